@@ -365,9 +365,10 @@ READY_PORT: Final = 2223
 reach test. A connection is answered with one line and may send one::
 
     server: hvd-elastic 1 GENERATION STATE STEP AGE      STATE: a value of WorkerState; STEP -1 and AGE -1: no heartbeat
-    client: checkpoint KEY REASON                        optional: write CHECKPOINT_REQUEST_FILE
-    client: leave KEY                                    optional: training leaves, and the pod stays
-    client: no-successor KEY                             optional: write NO_SUCCESSOR_FILE, if this pod is about to end
+    client: challenge                                    optional: answered with a NONCE; a signed one follows
+    client: checkpoint SIGNATURE REASON                  signed: write CHECKPOINT_REQUEST_FILE
+    client: leave SIGNATURE                              signed: training leaves, and the pod stays
+    client: no-successor SIGNATURE                       signed: write NO_SUCCESSOR_FILE, if this pod is about to end
     client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
     client: report                                       optional: answered with one more line, a JSON object
 
@@ -377,11 +378,14 @@ the last training process ended (`hvd_elastic.discovery.ledger.process_exit`). W
 release the requests `figures`, `waits` and `last-exit` of 0.1 are answered with that part alone. An unknown request is
 answered with an empty line.
 
-KEY is made of SSH_KEY (`hvd_elastic.system.job_key`). A worker that has one ignores requests with another KEY. One that
-has none believes every `checkpoint`, but neither `leave` nor `no-successor`. GENERATION counts the standbys of this
-pod. `UID-GENERATION` is the host's alias, so a process that replaces another is a new host, to which no blacklist
-applies. AGE is the heartbeat's age in whole seconds. Numbers are plain decimals: GENERATION of at most 9 digits, STEP
-and AGE of at most 18. What answers in another form is no worker."""
+SIGNATURE is made of SSH_KEY, NONCE, verb and reason (`hvd_elastic.system.job_key`), so what is sent to an address that
+has become another pod's is believed nowhere else. A worker that has a key ignores what is signed otherwise. For one
+release it also believes the word of sidecars of 0.1, which send no `challenge`; no sidecar of this release sends it.
+A worker without a key believes every `checkpoint`, but neither `leave` nor `no-successor`.
+
+GENERATION counts the standbys of this pod. `UID-GENERATION` is the host's alias: a process that replaces another is a
+new host, to which no blacklist applies. AGE is the heartbeat's age in whole seconds. Numbers are plain decimals:
+GENERATION of at most 9 digits, STEP and AGE of at most 18. What answers in another form is no worker."""
 
 DISCOVERY_METRICS_PORT: Final = 9400
 LAUNCHER_METRICS_PORT: Final = 9401

@@ -18,6 +18,7 @@ from hvd_elastic.mpijob.contract import (
     GPU_RESOURCE,
     WorkerState,
 )
+from hvd_elastic.system import quantity
 from hvd_elastic.system.untrusted_values import decimal_count
 
 Json = Mapping[str, Any]
@@ -298,7 +299,15 @@ def _worker_template(job: Json) -> Json:
 def _gpus(template: Json) -> int:
     containers, resource = (template.get("spec") or {}).get("containers") or (), gpu_resource(template)
     limits = [(container.get("resources") or {}).get("limits") or {} for container in containers]
-    return sum(decimal_count(str(limit.get(resource, 0))) or 0 for limit in limits)
+    return sum(_count(limit.get(resource, 0)) for limit in limits)
+
+
+def _count(written: object) -> int:
+    """A number of GPUs in any form of a quantity (`1k`). What cannot be read counts for nothing."""
+    try:
+        return quantity.count(written)
+    except ValueError:
+        return 0
 
 
 def _controller(owners: Iterable[Json]) -> str:

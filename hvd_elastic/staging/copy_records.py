@@ -2,20 +2,24 @@
 
 import json
 import os
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
 from hvd_elastic.staging.copy_plan import CopyRecord, FileFacts
+from hvd_elastic.staging.source_manifest import key_problem
 from hvd_elastic.system.atomic_file import replace_file
 
 
 def facts_of(path: Path) -> FileFacts | None:
-    """What the file system says of a regular file. None: there is none."""
+    """What the file system says of a regular file. None: there is none, though it may be a folder or a FIFO."""
     try:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
         return None
     return FileFacts(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns)
 
@@ -62,9 +66,11 @@ def _line(record: CopyRecord) -> str:
 
 
 def _parsed(lines: list[str]) -> Iterator[CopyRecord]:
+    """Whoever may write to the folder may write here, and files that records name are deleted: none outside of it."""
     for line in lines:
         try:
             key, etag, size, mtime = json.loads(line)
-            yield CopyRecord(key=key, etag=etag, file=FileFacts(size_bytes=size, mtime_ns=mtime))
-        except (ValueError, TypeError):
+            if isinstance(key, str) and not key_problem(key):
+                yield CopyRecord(key=key, etag=etag, file=FileFacts(size_bytes=size, mtime_ns=mtime))
+        except (ValueError, TypeError, RecursionError):
             continue

@@ -50,17 +50,24 @@ class SourceManifest:
         return f"sha256:{found.hexdigest()}"
 
 
+def key_problem(key: str) -> str | None:
+    """Why a key cannot be the path of a file in the staged folder; None: it can."""
+    parts = key.split("/")
+    if "" in parts or "." in parts or ".." in parts or "\0" in key:
+        return "cannot be a file: an empty part, '.' or '..'; copy the object to another key"
+    if parts[0] == STATE_FOLDER:
+        return f"{STATE_FOLDER} is staging's own folder; copy the object to another key"
+    if any(len(part.encode(errors="replace")) > 255 for part in parts):
+        return "cannot be a file: a part of more than 255 bytes; copy the object to a shorter key"
+    return None
+
+
 def _problems(objects: list[SourceObject]) -> Iterator[str]:
     keys = {one.key for one in objects}
     for key in sorted(keys):
-        parts = key.split("/")
-        if "" in parts or "." in parts or ".." in parts or "\0" in key:
-            yield f"{key!r}: cannot be a file: an empty part, '.' or '..'; copy the object to another key"
-        elif parts[0] == STATE_FOLDER:
-            yield f"{key!r}: {STATE_FOLDER} is staging's own folder; copy the object to another key"
-        elif any(len(part.encode()) > 255 for part in parts):
-            yield f"{key!r}: cannot be a file: a part of more than 255 bytes; copy the object to a shorter key"
-        elif folder := next((up for up in _folders(parts) if up in keys), None):
+        if problem := key_problem(key):
+            yield f"{key!r}: {problem}"
+        elif folder := next((up for up in _folders(key.split("/")) if up in keys), None):
             yield f"{key!r}: is in {folder!r}, which is an object too: a file system has a file or a folder there"
 
 

@@ -11,6 +11,7 @@ server.
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -56,8 +57,20 @@ def fsync_folder(path: Path) -> None:
         os.close(handle)
 
 
+@contextmanager
+def _open_to_read(path: Path) -> Iterator[int]:
+    """Yield a descriptor. Others may write to the folder: to open a FIFO would wait for its writer, for ever."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise CorruptError(f"{path} is not a regular file")
+        yield handle
+    finally:
+        os.close(handle)
+
+
 def _read_small(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with _open_to_read(path) as handle, open(handle, "rb", closefd=False) as file:
         data = file.read(SMALL_BYTES + 1)
     if len(data) > SMALL_BYTES:
         raise CorruptError(f"{path} is longer than {SMALL_BYTES} bytes")
@@ -238,17 +251,14 @@ class FileStore:
     def _fill(self, path: Path, offset: int, target: memoryview) -> None:
         with translate_errors(path):
             try:
-                handle = os.open(path, os.O_RDONLY)
+                with _open_to_read(path) as handle:
+                    while target:
+                        read = os.preadv(handle, [target], offset)
+                        if not read:
+                            raise CorruptError(f"{path} ends at {offset}, {len(target)} bytes early")
+                        target, offset = target[read:], offset + read
             except FileNotFoundError:
                 raise CorruptError(f"{path} is missing") from None
-            try:
-                while target:
-                    read = os.preadv(handle, [target], offset)
-                    if not read:
-                        raise CorruptError(f"{path} ends at {offset}, {len(target)} bytes early")
-                    target, offset = target[read:], offset + read
-            finally:
-                os.close(handle)
 
     def free_bytes(self) -> int | None:
         """Return the free space of the file system."""

@@ -210,7 +210,7 @@ class EntryPoint:
         state = WorkerState.LEAVING if self._leaving else state
         return answers.own_line(self._generation.number, state, answers.read_heartbeat(self._run_dir))
 
-    def _on_request(self, line: str) -> bytes:
+    def _on_request(self, line: str, nonce: str) -> bytes:
         verb, _, rest = line.partition(" ")
         if verb in answers.REPORT_REQUESTS:
             return answers.report_answer(verb, self._run_dir, len(self._slots), self._exits.last)
@@ -219,13 +219,12 @@ class EntryPoint:
         elif verb not in (*_REQUESTS, *_REQUESTS_AT_THE_END):
             return _UNKNOWN
         elif self._is_training and verb in (_REQUESTS_AT_THE_END if self._leaving else _REQUESTS):
-            self._pass_on_request(verb, rest)
+            self._pass_on_request(verb, rest, nonce)
         return b""
 
-    def _pass_on_request(self, verb: str, rest: str) -> None:
+    def _pass_on_request(self, verb: str, rest: str, nonce: str) -> None:
         word, _, reason = rest.partition(" ")
-        key = job_key.request_key(self._settings.ssh_key)
-        if not job_key.is_believed(word, key) or (verb != "checkpoint" and key == job_key.NO_KEY):
+        if not self._is_believed(verb, word, reason, nonce):
             self._refuse_request(verb)
         elif verb == "checkpoint":
             self._checkpoint_requests.take(reason)
@@ -234,6 +233,14 @@ class EntryPoint:
         else:
             log.info("training is told to leave: the launcher is about to end")
             drain.announce(self._run_dir, "the launcher is about to end")
+
+    def _is_believed(self, verb: str, word: str, reason: str, nonce: str) -> bool:
+        key = job_key.request_key(self._settings.ssh_key)
+        if key == job_key.NO_KEY:
+            return verb == "checkpoint"
+        if not nonce:
+            return job_key.is_same(word, job_key.bearer_word(self._settings.ssh_key))
+        return job_key.is_same(word, job_key.sign(key, nonce, f"{verb} {reason}"))
 
     def _refuse_request(self, verb: str) -> None:
         """Say it once: strangers must not fill the log."""

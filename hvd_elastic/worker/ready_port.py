@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from hvd_elastic.system import job_key
 from hvd_elastic.worker.event_loop import EventLoop, Timer
 
 log = logging.getLogger(__name__)
@@ -24,11 +25,15 @@ _REQUEST_TIMEOUT_SECONDS: Final = 2.0
 """Upper bound on the wait for a connection's request."""
 
 _REQUEST_BYTES: Final = 1024
+_CHALLENGE: Final = b"challenge"
 _RETRY_SECONDS: Final = 0.25
 
 
 class ReadyPort:
-    """Listens while it is open. Each connection gets `answer()` at once, and `on_request(line)` for its request."""
+    """Listens while it is open. Each connection gets `answer()` at once, and `on_request(line, nonce)` for its request.
+
+    `nonce` is what the connection was given when it asked for a challenge first; empty if it did not.
+    """
 
     def __init__(
         self,
@@ -37,7 +42,7 @@ class ReadyPort:
         address: str | None,
         port: int,
         answer: Callable[[], bytes],
-        on_request: Callable[[str], bytes],
+        on_request: Callable[[str, str], bytes],
     ) -> None:
         self._loop = loop
         self._address = address
@@ -153,12 +158,20 @@ class ReadyPort:
         except OSError:
             data = b""
         connection.received += data
-        line, newline, _ = connection.received.partition(b"\n")
-        if newline and (answer := self._on_request(line.decode(errors="replace").strip())):
-            with contextlib.suppress(OSError):  # one call: a client that does not read gets what fits the buffer
-                connection.socket.send(answer)
+        line, newline, rest = connection.received.partition(b"\n")
+        if newline and line == _CHALLENGE and not connection.nonce:
+            connection.nonce, connection.received = job_key.new_nonce(), rest
+            self._send(connection, f"{connection.nonce}\n".encode())
+            line, newline, _ = rest.partition(b"\n")
+        if newline and (answer := self._on_request(line.decode(errors="replace").strip(), connection.nonce)):
+            self._send(connection, answer)
         if not data or newline or len(connection.received) >= _REQUEST_BYTES:
             self._drop(connection)
+
+    def _send(self, connection: "_Connection", answer: bytes) -> None:
+        """Send it in one call: a client that does not read gets what fits the buffer."""
+        with contextlib.suppress(OSError):
+            connection.socket.send(answer)
 
     def _drop(self, connection: "_Connection") -> None:
         if self._connections.pop(connection.socket.fileno(), None) is not None:
@@ -169,11 +182,12 @@ class ReadyPort:
 
 
 class _Connection:
-    __slots__ = ("received", "socket", "timer")
+    __slots__ = ("nonce", "received", "socket", "timer")
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.received = b""
+        self.nonce = ""
         self.timer: Timer | None = None
 
 

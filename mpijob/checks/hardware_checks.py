@@ -8,9 +8,9 @@ from hvd_elastic.mpijob.clouds.accelerators import Accelerator, Portion, is_acce
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES, spot_grace_limit
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
-from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system import quantity
 from hvd_elastic.system.plain_words import count_words
 
 _HUGE_PAGES: Final = "hugepages-"

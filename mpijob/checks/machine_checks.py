@@ -11,9 +11,9 @@ from typing import Final
 from hvd_elastic.mpijob.clouds.allocatable import allocatable
 from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.clouds.machine_types import MachineType, efa_adapters, find_machine, machine_tables
-from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system import quantity
 from hvd_elastic.system.plain_words import count_words
 
 _OR_SAY: Final = "or say with `machine` what the nodes have"

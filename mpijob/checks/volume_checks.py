@@ -6,11 +6,11 @@ from typing import Final
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.clouds.cloud import Cloud
-from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.mounts import Mount, makes_empty, mounts
 from hvd_elastic.mpijob.description.volume_spec import Fsx
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system import quantity
 
 _SMALLEST_FSX = "1200Gi"
 _THROUGHPUT: Final = {"PERSISTENT_1": (50, 100, 200), "PERSISTENT_2": (125, 250, 500, 1000)}

@@ -14,7 +14,6 @@ from hvd_elastic.mpijob.clouds.accelerators import Accelerator, find_accelerator
 from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.contract import GPU_RESOURCE, Standby
-from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.network_spec import NetworkSpec
 from hvd_elastic.mpijob.description.patch_spec import PatchSpec
 from hvd_elastic.mpijob.description.scalar_types import (
@@ -39,6 +38,7 @@ from hvd_elastic.mpijob.description.scalar_types import (
 from hvd_elastic.mpijob.description.section import Section
 from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.description.volume_spec import Data, Output
+from hvd_elastic.system import quantity
 
 # Not Field(): with pydantic 2.10 one here and a default_factory in a section exclude each other.
 Count = Annotated[int, Interval(ge=1, le=100_000)]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.system import quantity
 
 _DURATION: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)?")
 _UNIT_SECONDS: Final = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

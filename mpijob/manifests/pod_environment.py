@@ -4,9 +4,9 @@ from decimal import Decimal
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.clouds.efa import ENVIRONMENT as EFA_ENVIRONMENT
-from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
 from hvd_elastic.mpijob.manifests.supporting import shared_storage
+from hvd_elastic.system import quantity
 
 _MANY_WORKERS = 50
 _GLOO_SECONDS = 30

@@ -1,5 +1,6 @@
 """Three jobs share the GPUs that inference leaves, by one autoscaler at a time, and none of them loses a step."""
 
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -85,8 +86,9 @@ def wanted(kubectl: Kubectl) -> dict[str, int]:
 
 def kept(kubectl: Kubectl) -> int:
     """GPUs that stay idle, by what the autoscaler remembers of the bursts of this test: a window lasts five minutes."""
-    found = kubectl.find("configmap", DEMAND_NAME)
-    history = from_text(found["data"]["demand.json"]) if found else DemandHistory()
+    found = kubectl.find("configmap", DEMAND_NAME) or {}
+    text = found.get("data", {}).get("demand.json")  # it is applied empty
+    history = from_text(text) if text else DemandHistory()
     return reserve(history, time.time(), unclaimed=GPUS, quantile=QUANTILE)
 
 
@@ -110,11 +112,23 @@ def wait_shared(kubectl: Kubectl, started: list[Job], gpus: int) -> None:
 def leader(kubectl: Kubectl) -> str:
     """The pod that holds the Lease; empty: none."""
     lease = kubectl.find("lease", LEASE_NAME)
-    return str(lease["spec"].get("holderIdentity", "")).partition("_")[0] if lease else ""
+    return str(lease.get("spec", {}).get("holderIdentity", "")).partition("_")[0] if lease else ""
 
 
 def _log(kubectl: Kubectl) -> str:
     return kubectl("logs", f"deployment/{NAME}", "--tail=30", "--all-pods", "--prefix")
+
+
+@pytest.mark.usefixtures("autoscaler")
+def test_it_may_create_no_lease_and_no_config_map_and_leads_all_the_same(cluster: Site, namespace: Kubectl) -> None:
+    waiting.until("one replica leads", lambda: leader(namespace), within_seconds=SOON, seen=lambda: _log(namespace))
+    account = f"--as=system:serviceaccount:{namespace.namespace}:{NAME}"
+    for resource in ("leases.coordination.k8s.io", "configmaps"):
+        made = f"--namespace={namespace.namespace}"
+        said = subprocess.run(
+            cluster.kubectl.argv("auth", "can-i", "create", resource, made, account), capture_output=True, check=False
+        )
+        assert said.stdout.strip() == b"no", resource
 
 
 @pytest.mark.usefixtures("room", "autoscaler")

@@ -41,7 +41,7 @@ def all_workers() -> Iterator[Workers]:
 @pytest.fixture
 def workers(all_workers: Workers) -> Workers:
     said = (all_workers.lines, all_workers.reports, all_workers.answers)
-    for state in (*said, all_workers.silent, all_workers.closed, all_workers.received):
+    for state in (*said, all_workers.silent, all_workers.old, all_workers.closed, all_workers.received):
         state.clear()
     return all_workers
 

@@ -9,6 +9,9 @@ import time
 
 from hvd_elastic.mpijob.contract import WorkerState
 
+NONCE = "0123456789abcdef" * 2
+"""What these workers give who asks for a challenge."""
+
 
 class Workers:
     """Answers on one port of every loopback address, as the worker with that address would."""
@@ -24,6 +27,8 @@ class Workers:
         """The same as it is sent, where it is no report."""
         self.silent: set[str] = set()
         """Addresses that accept and send nothing: a lost node."""
+        self.old: set[str] = set()
+        """Addresses that know no challenge: workers of 0.1, or a stranger who wants a word that 0.1 believes."""
         self.closed: set[str] = set()
         """Addresses that close at once."""
         self.received: list[tuple[str, str]] = []
@@ -68,8 +73,12 @@ class Workers:
         with connection, contextlib.suppress(OSError):
             connection.sendall(self.lines.get(address, b"hvd-elastic 1 0 waiting -1 -1\n"))
             connection.settimeout(5)
-            if line := connection.recv(256):
-                self.received.append((address, line.decode().rstrip("\n")))
+            line = connection.recv(256)
+            if line == b"challenge\n":
+                connection.sendall(b"\n" if address in self.old else f"{NONCE}\n".encode())
+                line = connection.recv(256)
+            if line:
+                self.received.append((address, line.decode().rstrip()))
             if line == b"report\n":
                 report = json.dumps(self.reports.get(address, {})).encode() + b"\n"
                 connection.sendall(self.answers.get(address, report))

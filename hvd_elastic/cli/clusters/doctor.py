@@ -31,7 +31,7 @@ _COLUMNS = (
     is_flag=True,
     help="Try it, in a namespace of its own: a small job gives a GPU to inference and gets it back.",
 )
-@click.option("--image", help="With --rehearse: the job's image; by default that of the newest job here.")
+@click.option("--image", help="With --rehearse: the job's image; by default that of the namespace's newest job.")
 @click.option("--gpus-resource", metavar="NAME", help=f"With --rehearse: by default {GPU_RESOURCE}.")
 @cluster_options
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, flag="--output")

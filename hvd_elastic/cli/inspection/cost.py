@@ -55,6 +55,7 @@ def command(
 
     Machines whose price is not known are named, and not in the cost.
     """
+    from hvd_elastic.client.object_reading import ObjectReading
     from hvd_elastic.client.report.bill import bill, bills
     from hvd_elastic.client.report.bill_text import bill_text, pricing_ways, record_notes
     from hvd_elastic.client.report.prices import read_prices
@@ -70,9 +71,13 @@ def command(
         written = {Format.TABLE: lambda: bill_text(found, prices)}
         show(Result(data=_plain(found), written=written), output)
         return
-    found_bills = list(bills(cluster, prices, None if all_namespaces else cluster.namespace))
+    left_out: list[str] = []
+    reading = ObjectReading("MPIJob", left_out.append)
+    found_bills = list(bills(cluster, prices, None if all_namespaces else cluster.namespace, reading))
     rows = [_row(one) for one in found_bills]
     show(Result(rows=rows, columns=_COLUMNS, data=[_plain(one) for one in found_bills]), output)
+    for sentence in left_out:
+        say(sentence)
     if output is Format.TABLE:
         held, cost, saved = (
             sum(getattr(one, name) for one in found_bills) for name in ("gpu_seconds", "cost", "saved")

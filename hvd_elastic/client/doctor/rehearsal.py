@@ -73,7 +73,8 @@ class Rehearsal:
         Args:
             cluster: where it takes place.
             suffix: of the namespace's name; no other rehearsal may have it.
-            image: of the job. Empty: that of the newest job of this cluster.
+            image: of the job. Empty: that of the newest job of this client's namespace. Those of other namespaces are
+                their tenants' code, which must not run for an administrator.
             resource: the GPUs that nodes offer.
             say: is told what happens.
             clock: any steady clock, in seconds.
@@ -114,12 +115,15 @@ class Rehearsal:
             raise RehearsalRefusedError(f"there is no PriorityClass {' and no '.join(missing)}: {fix}")
 
     def _known_image(self) -> str:
+        namespace = self._cluster.namespace
         try:
-            image = image_of_newest(self._cluster.list("/apis/kubeflow.org/v2beta1/mpijobs"))
+            image = image_of_newest(self._cluster.list(f"/apis/kubeflow.org/v2beta1/namespaces/{namespace}/mpijobs"))
         except NotFoundError as error:
             raise RehearsalRefusedError("this cluster serves no MPIJob v2beta1: install the MPI Operator") from error
         if not image:
-            raise RehearsalRefusedError("no job is here whose image could be taken: name one with --image")
+            raise RehearsalRefusedError(
+                f"no job in namespace {namespace} has an image that could be taken: name one with --image"
+            )
         return image
 
     def _choose_stage(self) -> Stage:

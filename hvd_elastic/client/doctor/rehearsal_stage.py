@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import HvdElasticError
-from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.system import quantity
 
 WORKERS: Final = 2
 """One is preempted, and one trains on."""

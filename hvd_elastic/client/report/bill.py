@@ -11,6 +11,7 @@ from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.job_lookup import cluster_time, find_job, list_jobs
+from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.client.report.job_status import account_of, lacks_ledger
 from hvd_elastic.client.report.prices import MachinePrice, PriceList
@@ -77,17 +78,21 @@ def bill(cluster: ClusterClient, name: str, prices: PriceList, namespace: str | 
     return bill_of(JobFactReader(cluster).read_record(found.job, found.now), prices)
 
 
-def bills(cluster: ClusterClient, prices: PriceList, namespace: str | None = None) -> Iterator[Bill]:
+def bills(
+    cluster: ClusterClient, prices: PriceList, namespace: str | None = None, reading: ObjectReading | None = None
+) -> Iterator[Bill]:
     """The bills of all jobs of a namespace, or of the cluster, that have a ledger. Raises ClusterError.
 
-    One that is deleted meanwhile has the bill that its sidecar last told.
+    One that is deleted meanwhile has the bill that its sidecar last told. `reading`: names the MPIJobs that cannot be
+    read, which are left out; by default as a warning of the log.
     """
-    now = cluster_time(cluster)
+    now, jobs = cluster_time(cluster), list(list_jobs(cluster, namespace))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        made = pool.map(
-            lambda job: bill_of(JobFactReader(cluster).read_record(job, now), prices), list_jobs(cluster, namespace)
-        )
-        yield from (one for one in made if one)
+        asked = [
+            pool.submit(lambda job: bill_of(JobFactReader(cluster).read_record(job, now), prices), job) for job in jobs
+        ]
+        made = iter(asked)
+        yield from (reading or ObjectReading("MPIJob")).each(jobs, lambda _job: next(made).result())
 
 
 def bill_of(facts: JobFacts, prices: PriceList) -> Bill | None:

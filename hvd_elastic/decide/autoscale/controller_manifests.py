@@ -18,6 +18,11 @@ _HUNG_SECONDS: Final = 300
 """Without a turn for so long in which the API server answers, it is begun again. An API server that is upgraded is away
 for some minutes, and a kubelet takes one to bring a new authority."""
 
+_LABELS: Final = {"app.kubernetes.io/name": NAME}
+"""Of its pods."""
+_API_PORTS: Final = (443, 6443)
+"""Of the API server, as for jobs (`network.api_ports`)."""
+
 _CLUSTER_RULES: Final = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
@@ -26,6 +31,10 @@ _CLUSTER_RULES: Final = (
 _JOB_RULES: Final = (
     {"apiGroups": ["kubeflow.org"], "resources": ["mpijobs"], "verbs": ["list", "patch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+)
+_OWN_RULES: Final = tuple(
+    {"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": ["get", "patch"]}
+    for group, resource, name in (("coordination.k8s.io", "leases", LEASE_NAME), ("", "configmaps", DEMAND_NAME))
 )
 
 
@@ -45,34 +54,50 @@ def manifests(
         },
         *granted(_meta(None), wide),
         *(one for name in of_jobs for one in granted(_meta(name), _JOB_RULES)),
-        *granted(_meta(namespace, "-own"), _own_rules()),
+        *granted(_meta(namespace, "-own"), _OWN_RULES),
+        *_own_objects(namespace),
+        _policy(namespace),
         _deployment(image, namespace, [*chosen, *arguments], replicas),
     ]
 
 
-def _own_rules() -> list[dict[str, Any]]:
-    """Of its Lease and its ConfigMap. RBAC cannot name what does not exist yet, so it may create any there."""
-    own = (("coordination.k8s.io", "leases", LEASE_NAME), ("", "configmaps", DEMAND_NAME))
+def _own_objects(namespace: str) -> list[dict[str, Any]]:
+    """Its Lease and its ConfigMap, empty: RBAC cannot narrow `create` to a name. What is in them stays when they are
+    applied again.
+    """
+    labels = _meta(namespace)["labels"]
     return [
-        rule
-        for group, resource, name in own
-        for rule in (
-            {"apiGroups": [group], "resources": [resource], "verbs": ["create"]},
-            {"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": ["get", "patch"]},
+        {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace, "labels": labels}}
+        for version, kind, name in (
+            ("coordination.k8s.io/v1", "Lease", LEASE_NAME),
+            ("v1", "ConfigMap", DEMAND_NAME),
         )
     ]
 
 
+def _policy(namespace: str) -> dict[str, Any]:
+    """It reaches the API server, and nobody reaches it: it listens nowhere."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _meta(namespace),
+        "spec": {
+            "podSelector": {"matchLabels": _LABELS},
+            "policyTypes": ["Ingress", "Egress"],
+            "egress": [{"ports": [{"protocol": "TCP", "port": port} for port in _API_PORTS]}],
+        },
+    }
+
+
 def _deployment(image: str, namespace: str, arguments: list[str], replicas: int) -> dict[str, Any]:
-    labels = {"app.kubernetes.io/name": NAME}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": _meta(namespace),
         "spec": {
             "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": _pod(image, arguments)},
+            "selector": {"matchLabels": _LABELS},
+            "template": {"metadata": {"labels": _LABELS}, "spec": _pod(image, arguments)},
         },
     }
 

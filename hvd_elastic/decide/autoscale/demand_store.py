@@ -33,8 +33,9 @@ class DemandStore:
         except ForbiddenError as error:
             log.warning("the reserve is learned anew: %s", error)
             return DemandHistory()
+        text = (found.get("data") or {}).get(_KEY, "")
         try:
-            return from_text((found.get("data") or {}).get(_KEY, ""))
+            return from_text(text) if text else DemandHistory()  # it is applied empty
         except ValueError as error:
             log.warning("the reserve is learned anew, the ConfigMap %s cannot be read: %s", DEMAND_NAME, error)
             return DemandHistory()

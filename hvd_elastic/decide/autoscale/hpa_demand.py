@@ -12,7 +12,7 @@ from math import ceil
 from typing import Any, Final
 
 from hvd_elastic.decide.autoscale.shared_cluster import GpuPod
-from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.system import quantity
 
 HPA_PATH: Final = "/apis/autoscaling/v2/horizontalpodautoscalers"
 _TOLERANCE: Final = Decimal("0.1")

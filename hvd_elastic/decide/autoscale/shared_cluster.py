@@ -9,7 +9,7 @@ from hvd_elastic.client.label_selector import selects
 from hvd_elastic.discovery.rules.cluster_views import unix_seconds
 from hvd_elastic.discovery.rules.node_taints import Taint, taints_of, tolerates
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX, Role
-from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.system import quantity
 from hvd_elastic.system.untrusted_values import decimal_count
 
 WHOLE_NODE: Final = 1_000_000

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeAlias
 
-from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.system import quantity
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from the document's root."""

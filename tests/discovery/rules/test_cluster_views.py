@@ -4,6 +4,7 @@ import pytest
 
 from hvd_elastic.discovery.rules.cluster_views import JobView
 from hvd_elastic.mpijob.description.target import Target
+from testbed.kube_api import mpijob
 from tests.mpijob.jobs import job, one
 
 
@@ -21,3 +22,20 @@ def test_a_worker_without_gpus_has_none() -> None:
     mpijob = one(job(workers__resources={"rdma/hca": 4}), "MPIJob")
     mpijob["metadata"]["uid"] = "uid"
     assert JobView.from_json(mpijob).gpus == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "gpus"),
+    [
+        ({"nvidia.com/gpu": 8}, 8),
+        ({"nvidia.com/gpu": "1k"}, 1000),
+        ({"amd.com/gpu": "1", "nvidia.com/gpu": "2e1", "cpu": "4"}, 20),
+        ({"nvidia.com/gpu": "many"}, 0),
+        ({"nvidia.com/gpu": "1" * 5000}, 0),
+    ],
+)
+def test_gpus_are_counted_in_every_form_of_a_quantity(limits: dict[str, object], gpus: int) -> None:
+    counted = mpijob()
+    containers = [{"name": "worker", "resources": {"limits": limits}}]
+    counted["spec"]["mpiReplicaSpecs"]["Worker"]["template"] = {"spec": {"containers": containers}}
+    assert JobView.from_json(counted).gpus == gpus

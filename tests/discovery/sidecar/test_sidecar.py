@@ -41,10 +41,10 @@ from hvd_elastic.mpijob.contract import (
     WorkerState,
 )
 from hvd_elastic.system.backoff import Backoff
-from hvd_elastic.system.job_key import request_key
+from hvd_elastic.system.job_key import request_key, sign
 from testbed.kube_api import EVENTS, JOBS, NODES, OWNER, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.conftest import Running, Start, until
-from tests.discovery.workers import Workers
+from tests.discovery.workers import NONCE, Workers
 from tests.failing_threads import FailsOnce, fails_once, goes_on
 
 
@@ -393,7 +393,7 @@ def test_training_leaves_before_the_launcher_does(api: KubeApi, start: Start, wo
     (tmp_path / DRAIN_FILE).touch()
     running.shows()
     told = {line for _, line in workers.received}
-    assert f"leave {request_key(tmp_path / 'key')}" in told
+    assert f"leave {sign(request_key(tmp_path / 'key'), NONCE, 'leave ')}" in told
     until(lambda: len([line for _, line in workers.received if line.startswith("leave")]) == 2)
     workers.say("127.0.1.1", generation=1)
     until(lambda: running.sidecar._workers.prober.results.views["uid-job-0"].state is WorkerState.WAITING)
@@ -422,7 +422,7 @@ def test_workers_that_nobody_can_relieve_are_told_so_as_long_as_it_is_true(
     assert _said_that_nobody_follows(workers) == [], "the other one holds the state, too"
 
     api.put(PODS, pod(1, **leaving))
-    word = f"no-successor {request_key(tmp_path / 'key')}"
+    word = f"no-successor {sign(request_key(tmp_path / 'key'), NONCE, 'no-successor ')}"
     until(lambda: _said_that_nobody_follows(workers).count(("127.0.1.2", word)) >= 2)
     assert set(_said_that_nobody_follows(workers)) == {("127.0.1.1", word), ("127.0.1.2", word)}
 

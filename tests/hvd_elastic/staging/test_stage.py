@@ -167,6 +167,33 @@ def test_only_what_changed_is_copied_again(staged: Stage, put: Put, client: Any,
     assert done.marker.digest != first.marker.digest
 
 
+@pytest.mark.parametrize("key", ["../outside", "{outside}", "a/../../outside", "", "a\0", 3, None, [[]], "x" * 300])
+def test_a_record_of_what_staging_cannot_have_copied_deletes_nothing(
+    staged: Stage, put: Put, folder: Path, key: object
+) -> None:
+    """Whoever may write to the shared folder may write its records, too."""
+    outside = folder.parent / "outside"
+    outside.write_bytes(b"another's")
+    put("a", b"a" * 10)
+    staged()
+    with (folder / STATE_FOLDER / "records.jsonl").open("a") as records:
+        key = key.format(outside=outside) if isinstance(key, str) else key
+        records.write(json.dumps([key, "etag", 9, 1]) + "\n" + "[" * 100_000 + "\n")
+    put("b", b"b" * 10)
+    done = staged()
+    assert (done.copied, done.kept, done.removed) == (1, 1, 0)
+    assert outside.read_bytes() == b"another's"
+
+
+def test_what_is_no_file_where_one_belongs_makes_way(staged: Stage, put: Put, folder: Path) -> None:
+    """To open a FIFO would wait for its writer, for ever."""
+    folder.mkdir()
+    os.mkfifo(folder / "a")
+    put("a", b"")
+    staged()
+    assert content(folder) == {"a": b""}
+
+
 @pytest.mark.parametrize("damage", [b"", b"xx", b"yyyyyyyyyy"])
 def test_a_file_that_was_truncated_or_overwritten_is_copied_again(
     staged: Stage, put: Put, folder: Path, damage: bytes

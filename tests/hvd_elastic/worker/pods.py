@@ -27,6 +27,7 @@ from hvd_elastic.mpijob.contract import (
     ENV_STANDBY,
     READY_PORT,
 )
+from hvd_elastic.system.job_key import sign
 from hvd_elastic.trainer.collectives.collective_calls import NAMED
 
 DEADLINE_SECONDS: Final = 240.0
@@ -156,6 +157,15 @@ class Pod:
         name, version, generation, state, step, age = line.split()
         assert (name, version) == ("hvd-elastic", "1")
         return Answer(generation=int(generation), state=state, step=int(step), age=int(age))
+
+    def request(self, verb: str, key: str, reason: str = "") -> None:
+        """Ask READY_PORT for something, signed with a key as from `job_key.request_key`."""
+        with socket.create_connection((self.address, READY_PORT), timeout=5) as connection:
+            answers = connection.makefile()
+            connection.sendall(b"challenge\n")
+            nonce = [answers.readline() for _ in range(2)][1].strip()
+            connection.sendall(f"{verb} {sign(key, nonce, f'{verb} {reason}')} {reason}\n".encode())
+            assert answers.read() == ""  # it has read that
 
     def ready(self, *, generation: int = 1, state: str = "waiting") -> Answer:
         """Wait until READY_PORT answers with this generation and state."""

@@ -22,7 +22,7 @@ from hvd_elastic.mpijob.contract import (
     SSH_KEY,
     Exit,
 )
-from hvd_elastic.system.job_key import request_key
+from hvd_elastic.system.job_key import NO_KEY, bearer_word, new_nonce, request_key, sign
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Answer, Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import INIT, WAITER, first_line
 
@@ -97,13 +97,47 @@ def test_only_who_has_the_jobs_key_may_ask_for_anything(yard: Yard) -> None:
         pod.ready()
         first_line(pod.adopt())
         request = pod.run_dir / CHECKPOINT_REQUEST_FILE
-        for word in ("", "-", stranger, own[:-1], "\u00e9"):
+        for word in ("", "-", stranger, own, own[:-1], "\u00e9"):
             pod.ask(f"checkpoint {word} now\n".encode())
+            pod.ask(f"challenge\ncheckpoint {word} now\n".encode())
             pod.ask(f"leave {word}\n".encode())
-        pod.ask(f"checkpoint {own} in earnest\n".encode())
+        for key in (stranger, NO_KEY):
+            pod.request("checkpoint", key, "now")
+            pod.request("leave", key)
+        pod.ask(f"leave {sign(own, '', 'leave ')}\n".encode())  # no challenge, so no nonce
+        pod.request("checkpoint", own, "in earnest")
         assert eventually(lambda: request.exists() and request.read_text(), "the request") == "in earnest\n"
         assert pod.log_text.count("without the job's key") == 1
         assert not (pod.run_dir / LEAVE_FILE).exists()
+
+
+def test_a_request_that_was_heard_is_believed_once(yard: Yard) -> None:
+    """As by a pod that got a worker's former address, where the sidecar still sends requests."""
+    yard.write(WAITER)
+    (yard.folder / SSH_KEY).parent.mkdir()
+    (yard.folder / SSH_KEY).write_text("the job's own")
+    with yard.pod() as pod:
+        pod.ready()
+        first_line(pod.adopt())
+        signature = sign(request_key(yard.folder / SSH_KEY), new_nonce(), "leave ")
+        with socket.create_connection((pod.address, READY_PORT), timeout=20) as replay:
+            replay.sendall(b"challenge\n")
+            replay.sendall(f"leave {signature}\n".encode())
+            assert len(replay.makefile().readlines()) == 2
+        eventually(lambda: "without the job's key" in pod.log_text, "the refusal")
+        assert not (pod.run_dir / LEAVE_FILE).exists()
+
+
+def test_a_sidecar_of_the_release_before_is_believed(yard: Yard) -> None:
+    """Its word is the same for all workers and requests. It goes with the next release."""
+    yard.write(WAITER)
+    (yard.folder / SSH_KEY).parent.mkdir()
+    (yard.folder / SSH_KEY).write_text("the job's own")
+    with yard.pod() as pod:
+        pod.ready()
+        first_line(pod.adopt())
+        pod.ask(f"leave {bearer_word(yard.folder / SSH_KEY)}\n".encode())
+        eventually((pod.run_dir / LEAVE_FILE).exists, LEAVE_FILE)
 
 
 def test_training_is_told_to_leave_and_the_pod_stays(yard: Yard) -> None:
@@ -114,7 +148,7 @@ def test_training_is_told_to_leave_and_the_pod_stays(yard: Yard) -> None:
         pod.ready()
         client = pod.adopt()
         first_line(client)
-        pod.ask(f"leave {request_key(yard.folder / SSH_KEY)}\n".encode())
+        pod.request("leave", request_key(yard.folder / SSH_KEY))
         for name in (LEAVE_FILE, CHECKPOINT_REQUEST_FILE):
             eventually((pod.run_dir / name).exists, name)
         client.terminate()  # it has left

@@ -54,7 +54,7 @@ sys.exit(77)
 
 
 def job_key(yard: Yard) -> str:
-    """Give the pods of this folder a key, and return the word that they believe."""
+    """Give the pods of this folder an ssh key, and return the key with which requests to them are signed."""
     key = yard.folder / SSH_KEY
     key.parent.mkdir()
     key.write_text("the job's own")
@@ -96,15 +96,14 @@ def test_it_stays_until_training_has_left_and_then_ends_at_once(yard: Yard) -> N
 
 def test_where_nobody_can_take_the_state_over_it_ends_at_once(yard: Yard) -> None:
     yard.write(LEAVES_WITHOUT_SUCCESSOR)
-    word = job_key(yard)
+    key = job_key(yard)
     with yard.pod(grace=600) as pod:
         client = train(pod, yard)
-        pod.ask(f"no-successor {word}\n".encode())  # it is to stay: this says nothing
-        pod.ready(state="training")  # it has read that
+        pod.request("no-successor", key)  # it is to stay: this says nothing
         pod.process.terminate()
         pod.ready(state="leaving")
         assert not (pod.run_dir / NO_SUCCESSOR_FILE).exists()
-        pod.ask(f"no-successor {word}\n".encode())
+        pod.request("no-successor", key)
         assert client.wait(DEADLINE_SECONDS) == Exit.REMOVED
         assert pod.process.wait(DEADLINE_SECONDS) == 0
         assert "grace is over" not in pod.log_text

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hvd_elastic.mpijob.clouds.allocatable import allocatable
 from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.clouds.machine_types import MachineType, efa_adapters, find_machine, machine_tables
-from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.job_reader import read_job
+from hvd_elastic.system import quantity
 from tests.mpijob.examples import EXAMPLES, Example
 from tests.mpijob.jobs import job, refused
 

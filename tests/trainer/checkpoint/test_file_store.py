@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hvd_elastic.stores.errors import CorruptError
 from hvd_elastic.stores.file_store import GENERATIONS, FileStore
 from hvd_elastic.trainer.checkpoint import StoreError, StoreFullError, open_checkpoints
 from testbed.local import forkserver
@@ -113,6 +114,19 @@ def test_a_register_keeps_a_bounded_history_and_a_very_late_writer_loses(tmp_pat
     found = store.read("latest")
     assert found is not None
     assert found.version == version
+
+
+@pytest.mark.parametrize("name", ["owner.json", "latest/00000002", "data/a"])
+def test_what_is_no_file_is_damage_and_no_wait(name: str, tmp_path: Path) -> None:
+    """To open a FIFO waits for its writer, for ever."""
+    store = store_at(tmp_path)
+    store.replace("latest", b"0", version=None)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(CorruptError, match="is not a regular file"):
+        store.read("latest" if name.startswith("latest") else name)
+    with pytest.raises(CorruptError, match="is not a regular file"):
+        store.read_into(name, 0, memoryview(bytearray(4)))
 
 
 def test_an_unusable_folder_is_reported_with_its_path(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def read(path: Path) -> Content:
     except pickle.UnpicklingError as error:
         _refuse_code(path, error)
         raise
-    except (OSError, EOFError, RuntimeError, ValueError, AttributeError) as error:
+    except (OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise CorruptError(f"{path} is not a whole folder of torch.distributed.checkpoint: {error}") from error
     tree = found.get(TREE)
     if isinstance(tree, str):
@@ -128,10 +128,41 @@ class _Reader(FileSystemReader):
         index = _IndexUnpickler(io.BytesIO((Path(self.path) / INDEX).read_bytes())).load()
         if not isinstance(index, metadata.Metadata):
             raise pickle.UnpicklingError(f"its index is a {type(index).__name__}")
+        self._require_own_files(index.storage_data)
         index.storage_meta = getattr(index, "storage_meta", None) or metadata.StorageMeta()
         index.storage_meta.load_id = self.load_id
         return index
 
+    def _require_own_files(self, storage_data: Mapping[object, filesystem._StorageInfo]) -> None:
+        """Refuse what the folder's author may not read, and a FIFO, whose writer would be awaited for ever.
+
+        Raises:
+            ExchangeError: the index names a file elsewhere.
+            CorruptError: what it names is not a file.
+        """
+        for name in {place.relative_path for place in storage_data.values()}:
+            named = PurePosixPath(name)
+            if named.is_absolute() or ".." in named.parts:
+                raise ExchangeError(f"{self.path}: its index names {name!r}, which is not in this folder")
+            if not (Path(self.path) / named).is_file():
+                raise CorruptError(f"{self.path}: its index names {name!r}, which is not a file")
+
+
+_CLASSES: Final = {
+    (kind.__module__, kind.__name__): kind
+    for kind in (
+        metadata.Metadata,
+        metadata.StorageMeta,
+        metadata.MetadataIndex,
+        metadata.TensorStorageMetadata,
+        metadata.TensorProperties,
+        metadata.BytesStorageMetadata,
+        metadata.ChunkStorageMetadata,
+        metadata._MEM_FORMAT_ENCODING,
+        filesystem._StorageInfo,
+    )
+}
+"""What torch's own planner and writer put into an index."""
 
 _MODULES_OF_PATHS: Final = {"pathlib", "pathlib._local"}
 """Where Python's paths say that they are from: 3.13 alone has the second, and all read what it wrote."""
@@ -142,10 +173,8 @@ class _IndexUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a class of torch's description of checkpoints, or a constant of torch."""
-        if module in (metadata.__name__, filesystem.__name__) and "." not in name:
-            found = vars(metadata if module == metadata.__name__ else filesystem).get(name)
-            if isinstance(found, type) and found.__module__ == module:
-                return found
+        if (module, name) in _CLASSES:
+            return _CLASSES[module, name]
         if module == "torch":
             found = vars(torch).get(name)
             if found is torch.Size or isinstance(found, torch.dtype | torch.layout | torch.memory_format):

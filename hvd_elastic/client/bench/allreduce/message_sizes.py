@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from hvd_elastic.mpijob.description.quantity import parse
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.quantity import parse
 
 ELEMENT_BYTES = 4
 """Of a float32."""

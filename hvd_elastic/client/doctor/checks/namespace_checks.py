@@ -9,9 +9,9 @@ from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warni
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.clouds.accelerators import is_accelerator
 from hvd_elastic.mpijob.contract import LABEL_PART_OF
-from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.manifests.supporting import rbac
 from hvd_elastic.priorityclasses import DEFAULTS, Tier
+from hvd_elastic.system import quantity
 from hvd_elastic.system.plain_words import count_words
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"

@@ -12,7 +12,7 @@ from hvd_elastic.discovery.rules.cluster_views import gpu_resource_of
 from hvd_elastic.discovery.rules.node_taints import taints_of
 from hvd_elastic.mpijob.clouds.accelerators import WHOLE, find_accelerator, is_accelerator
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
-from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.system import quantity
 from hvd_elastic.system.plain_words import count_words
 
 _SPOT_LABELS: Final = [

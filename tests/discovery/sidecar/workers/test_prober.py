@@ -14,8 +14,9 @@ from hvd_elastic.discovery.sidecar.workers.probe_schedule import STARTING_SECOND
 from hvd_elastic.discovery.sidecar.workers.prober import Prober, parse_ready_line
 from hvd_elastic.discovery.sidecar.workers.worker_requests import WorkerRequests
 from hvd_elastic.mpijob.contract import WorkerState
+from hvd_elastic.system.job_key import sign
 from tests.discovery.conftest import until
-from tests.discovery.workers import Workers
+from tests.discovery.workers import NONCE, Workers
 
 A, B = "127.0.3.1", "127.0.3.2"
 
@@ -207,6 +208,19 @@ def test_a_checkpoint_request_reaches_every_reachable_worker(workers: Workers) -
         (A, "checkpoint - the job falls short"),
         ("127.0.3.3", "checkpoint - the job falls short"),
     }
+
+
+def test_what_the_jobs_key_has_signed_is_for_one_connection_of_one_worker(workers: Workers) -> None:
+    """An address may be a stranger's by now: what he learns is believed nowhere else, and of no other request."""
+    workers.old.add(B)
+    requests = WorkerRequests(key="the job's", port=workers.port)
+    assert requests.request_checkpoint([A, B], "the job falls short", timeout_seconds=3.0) == 1
+    until(lambda: bool(workers.received))
+    request = "checkpoint the job falls short"
+    signature = sign("the job's", NONCE, request)
+    assert workers.received == [(A, f"checkpoint {signature} the job falls short")]
+    others = [("another", NONCE, request), ("the job's", NONCE[::-1], request), ("the job's", NONCE, "leave ")]
+    assert signature not in {sign(*other) for other in others}
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from hvd_elastic.cli import cli
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.decide.autoscale.controller import Autoscaler
+from hvd_elastic.decide.autoscale.controller_manifests import manifests
 from hvd_elastic.decide.autoscale.demand_store import DEMAND_NAME, DemandStore, from_text
 from hvd_elastic.decide.autoscale.hpa_demand import HPA_PATH
 from hvd_elastic.decide.autoscale.leadership import LEASE_NAME, Leadership
@@ -272,6 +273,16 @@ def test_a_history_that_cannot_be_read_is_begun_anew(api: KubeApi, data: Json) -
     api.put(CONFIG_MAPS, {"metadata": {"name": DEMAND_NAME}, "data": data})
     assert autoscale("--once").exit_code == 0
     assert len(from_text(api.objects[CONFIG_MAPS][DEMAND_NAME]["data"]["demand.json"]).windows) == 1
+
+
+def test_the_empty_config_map_that_was_applied_with_it_is_no_damage(
+    api: KubeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = manifests(image="i", namespace="default")
+    api.put(CONFIG_MAPS, next(one for one in made if one["kind"] == "ConfigMap"))
+    store = DemandStore(ClusterClient.connect(context="here"), "default")
+    assert store.read() == DemandHistory()
+    assert caplog.messages == []
 
 
 def test_the_history_is_written_once_for_each_window(api: KubeApi) -> None:

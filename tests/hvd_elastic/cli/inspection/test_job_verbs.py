@@ -182,6 +182,18 @@ def test_a_job_that_cannot_be_read_is_named_and_the_others_are_listed(training: 
     assert "jobs: 1, training: 1" in said.stderr
 
 
+def test_the_cost_of_all_leaves_out_a_job_that_cannot_be_read(training: KubeApi) -> None:
+    broken = mpijob("broken", conditions=[condition("Succeeded")])
+    broken["status"]["completionTime"] = "in the year 0"
+    training.put(JOBS, broken)
+    training.put(CONFIG_MAPS, {**ledger_map(), "metadata": {"name": "broken-ledger"}})
+    said = call("cost", "--all")
+    assert said.exit_code == 0, said.output
+    assert [line.split()[:2] for line in said.stdout.splitlines()[1:]] == [["default", "train"]]
+    assert "the MPIJob default/broken cannot be read and is left out: ValueError: " in said.stderr
+    assert "\njobs: 1, " in said.stderr
+
+
 def test_a_job_whose_record_was_lost_says_since_when_it_counts(training: KubeApi) -> None:
     training.put(JOBS, mpijob(status=live(counts_since=NOW - 900)))
     assert "\ndefault/train counts since 2027-01-1" in call("list").stderr

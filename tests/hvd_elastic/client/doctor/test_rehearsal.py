@@ -232,8 +232,11 @@ def test_missing_classes_are_named_with_the_way_out(there: Cluster, client: Clus
 
 
 def test_without_an_image_that_of_the_newest_job_is_taken(there: Cluster, client: ClusterClient) -> None:
-    there.api.objects["/apis/kubeflow.org/v2beta1/mpijobs"] = {}
-    with pytest.raises(RehearsalRefusedError, match="name one with --image"):
+    jobs = f"/apis/kubeflow.org/v2beta1/namespaces/{client.namespace}/mpijobs"
+    tenants = {"creationTimestamp": "2026-01-09T00:00:00Z", "annotations": {ANNOTATION_SPEC: '{"image":"tenants"}'}}
+    there.api.objects["/apis/kubeflow.org/v2beta1/mpijobs"] = {"theirs": {"metadata": {"name": "theirs", **tenants}}}
+    there.api.objects[jobs] = {}
+    with pytest.raises(RehearsalRefusedError, match=f"no job in namespace {client.namespace} .* name one with --image"):
         rehearse(client, image="")
     old, new, foreign = (
         {"metadata": {"creationTimestamp": f"2026-01-0{day}T00:00:00Z", "annotations": annotations}}

@@ -31,7 +31,8 @@ def rights(items: list[Json]) -> set[tuple[str, str, str]]:
 
 def test_all_parts_are_there_in_the_order_of_need() -> None:
     kinds = [item["kind"] for item in generated("--image", "registry/hvd:1", "--namespace", "ops")]
-    assert kinds == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"]
+    rights = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
+    assert kinds == [*rights, "Lease", "ConfigMap", "NetworkPolicy", "Deployment"]
 
 
 def test_it_may_change_nothing_but_jobs_and_what_it_owns() -> None:
@@ -39,11 +40,26 @@ def test_it_may_change_nothing_but_jobs_and_what_it_owns() -> None:
     assert changing == {
         ("ClusterRole", "mpijobs", "patch"),
         ("ClusterRole", "events", "create"),
-        ("Role", "configmaps", "create"),
         ("Role", "configmaps", "patch"),
-        ("Role", "leases", "create"),
         ("Role", "leases", "patch"),
     }
+
+
+def test_its_own_rights_are_of_objects_that_are_made_for_it() -> None:
+    items = generated("--image", "i", "--namespace", "ops")
+    (role,) = (item for item in items if item["kind"] == "Role")
+    named = {name for rule in role["rules"] for name in rule["resourceNames"]}
+    made = {item["metadata"]["name"]: item for item in items if item["kind"] in {"Lease", "ConfigMap"}}
+    assert named == made.keys()
+    assert not any({"spec", "data"} & item.keys() for item in made.values()), "to apply it again must change nothing"
+
+
+def test_nobody_reaches_its_pods_and_they_reach_the_api_server_alone() -> None:
+    items = {item["kind"]: item for item in generated("--image", "i")}
+    policy, pod = items["NetworkPolicy"]["spec"], items["Deployment"]["spec"]["template"]
+    assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert (policy["policyTypes"], policy.get("ingress", [])) == (["Ingress", "Egress"], [])
+    assert [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [443, 6443]
 
 
 def test_for_some_namespaces_it_may_change_jobs_only_there() -> None:

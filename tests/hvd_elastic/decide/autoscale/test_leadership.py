@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError
+from hvd_elastic.decide.autoscale.controller_manifests import manifests
 from hvd_elastic.decide.autoscale.leadership import LEASE_NAME, LEASE_SECONDS, RENEW_DEADLINE_SECONDS, Leadership
 from testbed.kube_api import LEASES, KubeApi, Request, Status
 
@@ -45,6 +46,14 @@ def test_the_first_leads_and_the_second_waits(cluster: ClusterClient) -> None:
     assert one.attempt()
     assert not two.attempt()
     assert (one.holds(), two.holds(), two.holder) == (True, False, "one")
+
+
+def test_the_empty_lease_that_was_applied_with_it_is_taken(api: KubeApi, cluster: ClusterClient) -> None:
+    lease = next(one for one in manifests(image="i", namespace="default") if one["kind"] == "Lease")
+    api.put(LEASES, lease)
+    clock = Clock()
+    assert candidate(cluster, "one", clock).attempt()
+    assert not candidate(cluster, "two", clock).attempt()
 
 
 def test_a_leader_that_renews_stays_leader(cluster: ClusterClient) -> None:

@@ -1,6 +1,7 @@
 """Each format gives back what it was given, and what others write with their own libraries is read."""
 
 import collections
+import dataclasses
 import datetime as dt
 import enum
 import json
@@ -21,6 +22,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter, SerializationFormat, _StorageInfo
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
@@ -333,6 +335,49 @@ def test_an_index_names_members_of_enumerations_and_no_other_attribute(tmp_path:
         (folder / ".metadata").write_bytes(pickle.dumps(attribute))
         with pytest.raises(ExchangeError, match=r"its index names builtins\.getattr"):
             read_file(folder)
+
+
+@pytest.mark.parametrize("named", ["../secret/{}", "{secret}/{}", "sub/../../secret/{}"])
+def test_an_index_names_files_of_its_own_folder_alone(named: str, tmp_path: Path) -> None:
+    """This process may read what the author of the folder may not."""
+    secret = tmp_path / "secret"
+    write(secret, {"a": torch.arange(3)}, FileFormat.DCP)
+    index = pickle.loads((secret / ".metadata").read_bytes())
+    for key, place in index.storage_data.items():
+        path = named.format(place.relative_path, secret=secret)
+        index.storage_data[key] = dataclasses.replace(place, relative_path=path)
+    (tmp_path / "evil" / "sub").mkdir(parents=True)
+    (tmp_path / "evil" / ".metadata").write_bytes(pickle.dumps(index))
+    with pytest.raises(ExchangeError, match="which is not in this folder"):
+        read_file(tmp_path / "evil")
+
+
+class MakesWriter:
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return FileSystemWriter, ("written",)
+
+
+@pytest.mark.parametrize(
+    "value", [MakesWriter(), FileSystem(), SerializationFormat.TORCH_SAVE], ids=["call", "object", "member"]
+)
+def test_an_index_makes_what_describes_tensors_and_nothing_else_of_torchs_modules(
+    value: object, tmp_path: Path
+) -> None:
+    write(tmp_path / "folder", {"a": torch.arange(3)}, FileFormat.DCP)
+    (tmp_path / "folder" / ".metadata").write_bytes(pickle.dumps(value))
+    with pytest.raises(ExchangeError, match=r"its index names torch\.distributed\.checkpoint\.filesystem"):
+        read_file(tmp_path / "folder")
+
+
+@pytest.mark.parametrize("places", [None, {"a": 3}, {"a": _StorageInfo(3, 0, 0)}], ids=["none", "number", "path"])  # type: ignore[arg-type]
+def test_an_index_of_another_form_is_told(places: object, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    write(folder, {"a": torch.arange(3)}, FileFormat.DCP)
+    index = pickle.loads((folder / ".metadata").read_bytes())
+    index.storage_data = places
+    (folder / ".metadata").write_bytes(pickle.dumps(index))
+    with pytest.raises(CorruptError, match="is not a whole folder"):
+        read_file(folder)
 
 
 class Evil:

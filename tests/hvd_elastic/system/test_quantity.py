@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.system import quantity
 
 
 @pytest.mark.parametrize(
