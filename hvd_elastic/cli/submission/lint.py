@@ -106,12 +106,9 @@ def _lint(files: tuple[str, ...], settings: LintSettings, output: Format, *, fix
     rules = lint.select_rules(settings.select, settings.ignore)
     inputs = [_read(name) for name in files]
     documents = [document for one in inputs for document in one.documents]
-    passed_over = [one for one in inputs if settings.allow_no_job and not one.mentions_job]
-    problems = [problem for one in inputs if one not in passed_over for problem in one.problems]
-    for problem in (problem for one in passed_over for problem in one.problems):
-        say(f"passed over, because it names no MPIJob: {problem}")
+    problems = _problems(inputs, settings)
     fixed: list[lint.Finding] = []
-    if fix:
+    if fix and not problems:
         documents, fixed = lint.fix(documents, rules, horovod=settings.horovod)
     found = lint.check(documents, rules, horovod=settings.horovod)
     descriptions = sum(one.descriptions for one in inputs)
@@ -126,7 +123,9 @@ def _lint(files: tuple[str, ...], settings: LintSettings, output: Format, *, fix
         found = known.without_known(found)
         if stale := known.stale(found):
             say(f"{stale} of {settings.baseline} no longer found: --write-baseline removes them")
-    _show(found, problems, output, documents if fix and not problems else None)
+    if fix and not problems:
+        click.echo(dump(documents), nl=False)
+    _show(found, problems, output, beside_manifests=fix)
     if output is Format.TEXT and descriptions:
         say(f"{count_words(descriptions, 'job description')} without problems")
     _show_fixed(fixed)
@@ -134,6 +133,14 @@ def _lint(files: tuple[str, ...], settings: LintSettings, output: Format, *, fix
         raise InvalidInputError(problems)
     if any(settings.fail_on.fails(finding.rule.severity) for finding in found.findings):
         sys.exit(Exit.ERROR)
+
+
+def _problems(inputs: list[LintInput], settings: LintSettings) -> list[Problem]:
+    """What could not be read, without what need not be, which is said."""
+    passed_over = [one for one in inputs if settings.allow_no_job and not one.mentions_job]
+    for problem in (problem for one in passed_over for problem in one.problems):
+        say(f"passed over, because it names no MPIJob: {problem}")
+    return [problem for one in inputs if one not in passed_over for problem in one.problems]
 
 
 def _names(values: tuple[str, ...]) -> list[str]:
@@ -167,7 +174,8 @@ def _write(baseline: Baseline, path: Path) -> None:
     say(f"known from now on: {count_words(sum(baseline.known.values()), 'finding')}, in {path}")
 
 
-def _show(found: lint.LintReport, problems: list[Problem], output: Format, fixed: list[lint.Document] | None) -> None:
+def _show(found: lint.LintReport, problems: list[Problem], output: Format, *, beside_manifests: bool) -> None:
+    """`beside_manifests`: stdout is for the manifests of `--fix` alone, also when there are none."""
     report = Result(
         written={
             Format.TEXT: lambda: lint_report.text(found),
@@ -175,11 +183,10 @@ def _show(found: lint.LintReport, problems: list[Problem], output: Format, fixed
             Format.SARIF: lambda: sarif.sarif(found, problems, version=version("hvd-elastic")),
         }
     )
-    if fixed is None:
-        show(report, output)
-    else:
-        click.echo(dump(fixed), nl=False)
+    if beside_manifests:
         click.echo(render(report, output), nl=False, err=True)
+    else:
+        show(report, output)
     if output is Format.TEXT and found.jobs:
         click.echo(lint_report.summary(found), err=True)
 

@@ -28,17 +28,21 @@ spec:
     Severity.WARNING,
     why="A launcher on Horovod 0.28.1 as it is published runs the code that any pod sends it (HE443). No launcher is "
     "safe without a policy: `horovodrun` believes whoever reaches its rendezvous server, who can take a worker's place "
-    "or stop the job, and what travels between processes (Gloo, NCCL) is neither encrypted nor signed.",
-    fix="Add a NetworkPolicy that admits only the job's own pods. If the namespace already has one, silence the rule "
-    "and give that reason.",
+    "or stop the job, and what travels between processes (Gloo, NCCL) is neither encrypted nor signed. On the host "
+    "network a policy is no help: most network plugins take such a pod's traffic for its node's, and let it pass.",
+    fix="Add a NetworkPolicy that admits only the job's own pods, and keep the launcher off the host network. If the "
+    "namespace already has a policy, or a firewall guards the nodes, silence the rule and give that reason.",
     part=ManifestPart.RELATED_OBJECT,
     bad="apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: fashion}\n$patch: delete",
     good=_POLICY.format(peer="{podSelector: {matchLabels: {training.kubeflow.org/job-name: fashion}}}"),
 )
 def no_network_policy(job: LintedJob) -> Iterator[Violation]:
-    """Finds elastic jobs for whose pods the files have no NetworkPolicy."""
+    """Finds elastic jobs for whose launcher the files have no NetworkPolicy that can work."""
+    field = job.launcher.pod.spec.get("hostNetwork")
+    if job.elastic and field.value is True:
+        yield violation(field, "on the host network most network plugins ignore NetworkPolicies", choice=True)
     # A generated job lacks a policy only if its description says so (`network.policy: false`).
-    if job.elastic and not any(True for _ in _policies(job)):
+    elif job.elastic and not any(True for _ in _policies(job)):
         message = "no NetworkPolicy in these files selects the launcher's pod"
         yield violation(job.view.get("metadata", "name"), message, choice=True)
 
