@@ -71,6 +71,7 @@ def never_starts(job: LintedJob) -> Iterator[Violation]:
         number = job.command_line.number(name)
         if job.elastic and capacity is not None and number is not None and number > capacity:
             yield _on_flag(job, name, _capacity_words(job))
+            return  # `--min-np` is at most `-np`, or HE151 says so
 
 
 @rule(
