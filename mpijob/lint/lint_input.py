@@ -55,12 +55,12 @@ def read_input(text: str, source: str = "-") -> LintInput:
     if len(documents) == 1 and not problems and is_job_description(documents[0].value):
         found = _description_problems(text, documents[0])
         return LintInput(descriptions=int(not found), problems=found)
-    unusable = [(document, _unusable(document)) for document in documents]
-    problems += [problem for _, found in unusable for problem in found]
+    read_jobs = [(document, jobs([document])) for document in documents]
+    found_in = [(document, found, _in_vain(document, found)) for document, found in read_jobs]
     return LintInput(
         # A document with an MPIJob that would be linted in vain is left out: each of its findings may be false.
-        documents=tuple(document for document, found in unusable if not (found and jobs([document]))),
-        problems=tuple(problems),
+        documents=tuple(document for document, found, in_vain in found_in if not (found and in_vain)),
+        problems=(*problems, *(problem for _, _, in_vain in found_in for problem in in_vain)),
         mentions_job=mentions_job,
     )
 
@@ -76,16 +76,13 @@ def _of_form(form: ForeignForm, source: str) -> Problem:
     return Problem(path=place, value=..., what=form.what, way_out=form.way_out)
 
 
-def _unusable(document: Document) -> list[Problem]:
-    """Why MPIJobs in a document would be linted in vain, or are not seen by the rules."""
-    found = jobs([document])
-    if not found:
-        outside = kinds([document]) or "a document without a kind"
-        what = f"an MPIJob inside {outside} is seen, and not read"
-        way_out = "lint it in a file of its own"
-        places = [_place(document, view) for view in inner_jobs(document.view)]
-        return [Problem(path=place, value=..., what=what, way_out=way_out) for place in places]
-    return [problem for job in found if (problem := _of_job(document, job))]
+def _in_vain(document: Document, found: list[LintedJob]) -> list[Problem]:
+    """Why a document's MPIJobs would be linted in vain, or why the rules do not see them."""
+    if found:
+        return [problem for job in found if (problem := _of_job(document, job))]
+    what = f"an MPIJob inside {kinds([document]) or 'a document without a kind'} is seen, and not read"
+    places = [_place(document, view) for view in inner_jobs(document.view)]
+    return [Problem(path=place, value=..., what=what, way_out="lint it in a file of its own") for place in places]
 
 
 def _of_job(document: Document, job: LintedJob) -> Problem | None:
