@@ -140,9 +140,10 @@ def test_a_shells_script_has_blanks() -> None:
         ("/root/.ssh", {"runAsUser": 0, "runAsNonRoot": False}, 0),
     ],
 )
-def test_a_group_must_not_read_roots_key(path: str, context: dict[str, object], count: int) -> None:
-    own = {"containers": [{"name": "launcher", "securityContext": {"runAsUser": None, "runAsNonRoot": None}}]}
-    spec = {"securityContext": {"runAsUser": None, "fsGroup": None, **context}, **own}
+def test_a_group_must_not_read_roots_key(path: str, context: Any, count: int) -> None:
+    of_container = {"name": "launcher", "securityContext": {"runAsUser": None, "runAsNonRoot": None}}
+    of_pod = {"runAsUser": None, "fsGroup": None, **context}
+    spec: dict[str, Any] = {"securityContext": of_pod, "containers": [of_container]}
     patch = {"spec": {"sshAuthMountPath": path, "mpiReplicaSpecs": {"Launcher": {"template": {"spec": spec}}}}}
     assert len(findings("HE145", changed(ManifestPart.JOB, patch))) == count
 
