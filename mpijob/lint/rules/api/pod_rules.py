@@ -49,8 +49,12 @@ def bad_resources(job: LintedJob) -> Iterator[Violation]:
     for container in _containers(job):
         resources = container.view.get("resources")
         limits, requests = resources.get("limits"), resources.get("requests")
-        for name in dict.fromkeys(name for part in (limits, requests) for name, _ in part.pairs()):
+        amounts = [amount for part in (limits, requests) for amount in part.pairs() if amount[1].exists]
+        for name in dict.fromkeys(name for name, _ in amounts):
             yield from _of_resource(name, limits.get(name), requests.get(name))
+        huge = [amount for name, amount in amounts if name.startswith(_HUGE_PAGES)]
+        if huge and not {"cpu", "memory"} & {name for name, _ in amounts}:
+            yield violation(huge[0], "huge pages need cpu or memory beside them")
 
 
 def _of_resource(name: str, limit: ManifestView, request: ManifestView) -> Iterator[Violation]:

@@ -1,81 +1,40 @@
 """What the API server refuses of pods, and what it takes without effect (Kubernetes 1.34.4, apis/core/validation)."""
 
-from typing import Any
-
 import pytest
 
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.lint.rule import ManifestPart
+from tests.mpijob.lint.pod_cases import GPU, RESOURCES, TOLERATIONS, VARIABLES, PodCase
 from tests.mpijob.lint.rules_on import changed, findings
-
-GPU = "nvidia.com/gpu"
 
 
 def worker(**fields: object) -> list[lint.Document]:
     return changed(ManifestPart.WORKER, fields)
 
 
-@pytest.mark.parametrize(
-    ("limits", "requests", "count"),
-    [
-        ({GPU: 0.5}, {}, 1),
-        ({GPU: "500m"}, {}, 1),
-        ({GPU: "1k"}, {}, 0),
-        ({GPU: 2}, {GPU: 1}, 1),
-        ({GPU: 2}, {GPU: "2"}, 0),
-        ({}, {GPU: 1}, 1),
-        ({"rdma/hca": 1}, {"rdma/hca": 2}, 1),
-        ({"cpu": 2, "memory": "32Gi"}, {"cpu": 4, "memory": "64Gi"}, 2),
-        ({"cpu": 2}, {"cpu": "2000m"}, 0),
-        ({"cpu": 0.5}, {}, 0),
-        ({"hugepages-2Mi": "512Mi"}, {}, 0),
-        ({"hugepages-2Mi": "512Mi"}, {"hugepages-2Mi": "256Mi"}, 1),
-        ({"example.kubernetes.io/thing": 2}, {"example.kubernetes.io/thing": 1}, 0),
-        ({GPU: -1}, {}, 1),
-        ({GPU: "many"}, {GPU: 1}, 0),  # HE913
-    ],
-)
-def test_resources_are_what_a_pod_may_have(limits: Any, requests: Any, count: int) -> None:
-    base = {"cpu": None, "memory": None, GPU: None}
-    documents = worker(resources={"limits": base | limits, "requests": base | requests})
-    assert len(findings("HE921", documents)) == count
+@pytest.mark.parametrize("case", RESOURCES)
+def test_resources_are_what_a_pod_may_have(case: PodCase) -> None:
+    absent = {"cpu": None, "memory": None, GPU: None}
+    resources = {part: absent | dict(case.value.get(part, {})) for part in ("limits", "requests")}
+    assert len(findings("HE921", worker(resources=resources))) == case.faults
 
 
-@pytest.mark.parametrize(
-    ("toleration", "count"),
-    [
-        ({"key": "pool", "operator": "Exists", "value": "gpu"}, 1),
-        ({"key": "pool", "operator": "Equals", "value": "gpu"}, 1),
-        ({"key": "pool", "value": "gpu", "effect": "Noschedule"}, 1),
-        ({"key": "pool", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 20}, 1),
-        ({"key": "pool", "operator": "Exists", "tolerationSeconds": 20}, 1),
-        ({"value": "gpu"}, 1),
-        ({"key": "pool", "operator": "Equals", "effect": "Noschedule"}, 2),
-        ({"key": "pool", "value": "gpu", "effect": "NoSchedule"}, 0),
-        ({"operator": "Exists"}, 0),
-        ({"key": "pool", "operator": "Exists", "value": "", "effect": "NoExecute", "tolerationSeconds": 20}, 0),
-    ],
-)
-def test_tolerations_are_what_a_pod_may_have(toleration: Any, count: int) -> None:
-    documents = changed(ManifestPart.WORKER_POD, {"spec": {"tolerations": [toleration]}})
-    assert len(findings("HE922", documents)) == count
+def test_what_is_no_quantity_is_told_once() -> None:
+    documents = worker(resources={"limits": {GPU: "many"}, "requests": {GPU: 1}})
+    assert (len(findings("HE913", documents)), findings("HE921", documents)) == (1, [])
+
+
+@pytest.mark.parametrize("case", TOLERATIONS)
+def test_tolerations_are_what_a_pod_may_have(case: PodCase) -> None:
+    documents = changed(ManifestPart.WORKER_POD, {"spec": {"tolerations": [dict(case.value)]}})
+    assert len(findings("HE922", documents)) == case.faults
     after, _ = lint.fix(documents, lint.select_rules(["HE922"]))
-    assert len(findings("HE922", after)) == (1 if toleration == {"value": "gpu"} else 0)
+    assert len(findings("HE922", after)) == (1 if case.value == {"value": "gpu"} else 0)
 
 
-@pytest.mark.parametrize(
-    ("variable", "count"),
-    [
-        ({"name": "A", "value": "x", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, 1),
-        ({"name": "A", "valueFrom": {}}, 1),
-        ({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "a"}, "secretKeyRef": {"name": "s", "key": "k"}}}, 1),
-        ({"name": "", "value": "x"}, 1),
-        ({"name": "A", "value": "", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}, 0),
-        ({"name": "A B", "value": "x"}, 0),  # Kubernetes 1.34 takes it
-    ],
-)
-def test_variables_are_what_a_pod_may_have(variable: Any, count: int) -> None:
-    assert len(findings("HE923", worker(env=[variable]))) == count
+@pytest.mark.parametrize("case", VARIABLES)
+def test_variables_are_what_a_pod_may_have(case: PodCase) -> None:
+    assert len(findings("HE923", worker(env=[dict(case.value)]))) == case.faults
 
 
 @pytest.mark.parametrize(
