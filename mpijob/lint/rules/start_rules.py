@@ -100,18 +100,21 @@ def waits_for_every_host(job: LintedJob) -> Iterator[Violation]:
 
 
 def _waits_for_all(lines: Sequence[Sequence[str]]) -> bool:
-    """Whether a loop over all hosts has a loop in it that ends when one answers; or `kubectl wait` does both."""
-    over_hosts = waits = False
+    """Whether a loop over all hosts has a loop in it that ends when this one answers; or `kubectl wait` does both."""
+    hosts: set[str] = set()
     for words in lines:
         named = any("hostfile" in word or "hosts" in word or "worker" in word.lower() for word in words)
-        over_hosts = (
-            over_hosts or (named and ("for" in words or "read" in words)) or ("for" in words and "seq" in words)
-        )
-        loop = next((index for index, word in enumerate(words) if word in ("until", "while")), len(words))
-        waits = waits or any(word in _PROBES or word.startswith("/dev/tcp/") for word in words[loop:])
-        if "kubectl" in words and "wait" in words[words.index("kubectl") :] and named:
+        if named and "kubectl" in words and "wait" in words[words.index("kubectl") :]:
             return True
-    return over_hosts and waits
+        for keyword in ("for", "read"):
+            if keyword in words[:-1] and (named or "seq" in words or keyword == "read"):
+                name = next((word for word in words[words.index(keyword) + 1 :] if word[0] != "-"), "")
+                hosts |= {f"${name}", f"${{{name}}}"}
+        loop = next((index for index, word in enumerate(words) if word in ("until", "while")), len(words))
+        asks = any(word in _PROBES or word.startswith("/dev/tcp/") for word in words[loop:])
+        if asks and any(word.endswith(host) or f"{host}/" in word for word in words[loop:] for host in hosts):
+            return True
+    return False
 
 
 def _waits_for_count(words: Sequence[str], enough: int) -> bool:
