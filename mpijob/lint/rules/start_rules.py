@@ -109,7 +109,7 @@ def _waits_for_all(lines: Sequence[Sequence[str]]) -> bool:
         for keyword in ("for", "read"):
             if keyword in words[:-1] and (named or "seq" in words or keyword == "read"):
                 name = next((word for word in words[words.index(keyword) + 1 :] if word[0] != "-"), "")
-                hosts |= {f"${name}", f"${{{name}}}"}
+                hosts |= {f"${name}", f"${{{name}}}"} if name else set()
         loop = next((index for index, word in enumerate(words) if word in ("until", "while")), len(words))
         asks = any(word in _PROBES or word.startswith("/dev/tcp/") for word in words[loop:])
         if asks and any(word.endswith(host) or f"{host}/" in word for word in words[loop:] for host in hosts):
