@@ -5,9 +5,9 @@ documents with every safe fix applied. Nothing here talks to a cluster.
 
 How to add a rule:
 
-1. Choose the module in `rules/` whose docstring names the range of ids (`HE3xx: worker pods ...`), and take the next
-   free id. An id is never reused. A new module also needs a line in `rules/__init__.py` and a title in
-   `report/rule_pages.py`.
+1. Choose the module in `rules/` (or `rules/api/`) whose docstring names the range of ids (`HE3xx: worker pods ...`),
+   and take the next free id. An id is never reused. A new module also needs a line in `rules/__init__.py` and a title
+   in `report/rule_pages.py`.
 2. Write a function from a LintedJob to violations, and decorate it with `@rule(id, name, severity, why=..., fix=...,
    part=..., bad=..., good=...)`. The docstring is the one-sentence summary. `bad` and `good` are YAML fragments of
    `part`. The function must accept any manifest: read values only through ManifestView, which never raises.
@@ -18,9 +18,9 @@ How to add a rule:
 
 Where to change what:
 
-- what the linter takes besides manifests: `lint_input.py`; its settings: `lint_settings.py`; known findings:
-  `baseline.py`; since when Horovod has an option, and which of its builds run what they are sent:
-  `job/horovod_version.py`.
+- what the linter takes besides manifests: `lint_input.py`; what it names and leaves alone: `foreign_input.py`; its
+  settings: `lint_settings.py`; known findings: `baseline.py`; since when Horovod has an option, and which of its
+  builds run what they are sent: `job/horovod_version.py`.
 """
 
 from hvd_elastic.mpijob.lint import rules as _rules  # importing the modules registers their rules

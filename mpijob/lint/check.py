@@ -22,6 +22,8 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
 GENERATED: Final = f"the job was generated from a job description, which chose it (annotation {ANNOTATION_SPEC})"
+_KEEP_FROM_STARTING: Final = ("schema", "pod", "start")
+"""Groups of rules whose errors leave a job without pods, or its launcher without workers."""
 _NOT_ELASTIC: Final = "not-elastic"
 
 
@@ -34,6 +36,12 @@ class LintReport:
     silenced: tuple[Finding, ...] = ()
     known: tuple[Finding, ...] = ()
     """Those of a baseline."""
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings that are errors, those first that keep the job from starting."""
+        found = [finding for finding in self.findings if finding.rule.severity is Severity.ERROR]
+        return tuple(sorted(found, key=lambda finding: finding.rule.group not in _KEEP_FROM_STARTING))
 
     def count(self, severity: Severity) -> int:
         """Number of findings of that severity."""

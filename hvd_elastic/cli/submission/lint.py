@@ -50,6 +50,7 @@ from hvd_elastic.system.plain_words import count_words
     metavar="FILE",
     help=f"Settings for these options.  [default: {SETTINGS_FILE} in this folder, if it is there]",
 )
+@click.option("--errors", is_flag=True, help="Only the errors, in a line each without why and fix.")
 @click.option("--fix", is_flag=True, help="Print the manifests with every safe fix, and report what is left on stderr.")
 @click.option("--explain", metavar="RULE", help="Print a rule's page, and read no FILE. `all` prints every page.")
 def command(
@@ -64,6 +65,7 @@ def command(
     write_baseline: bool,
     allow_no_job: bool,
     config: Path | None,
+    errors: bool,
     fix: bool,
     explain: str | None,
 ) -> None:
@@ -92,7 +94,7 @@ def command(
         raise click.UsageError("--fix prints manifests, so it cannot be used with -o or --write-baseline")
     if write_baseline and settings.baseline is None:
         raise click.UsageError("--write-baseline needs --baseline FILE")
-    _lint(files or ("-",), settings, output, fix=fix, write_baseline=write_baseline)
+    _lint(files or ("-",), settings, output, errors=errors, fix=fix, write_baseline=write_baseline)
 
 
 def _settings(config: Path | None) -> LintSettings:
@@ -102,22 +104,22 @@ def _settings(config: Path | None) -> LintSettings:
     return read_settings(config or default)
 
 
-def _lint(files: tuple[str, ...], settings: LintSettings, output: Format, *, fix: bool, write_baseline: bool) -> None:
+def _lint(
+    files: tuple[str, ...], settings: LintSettings, output: Format, *, errors: bool, fix: bool, write_baseline: bool
+) -> None:
     rules = lint.select_rules(settings.select, settings.ignore)
     inputs = [_read(name) for name in files]
     documents = [document for one in inputs for document in one.documents]
-    passed_over = [one for one in inputs if settings.allow_no_job and not one.mentions_job]
-    problems = [problem for one in inputs if one not in passed_over for problem in one.problems]
-    for problem in (problem for one in passed_over for problem in one.problems):
-        say(f"passed over, because it names no MPIJob: {problem}")
+    problems = _problems(inputs, settings)
     fixed: list[lint.Finding] = []
-    if fix:
+    if fix and not problems:
         documents, fixed = lint.fix(documents, rules, horovod=settings.horovod)
     found = lint.check(documents, rules, horovod=settings.horovod)
     descriptions = sum(one.descriptions for one in inputs)
     if not (found.jobs or descriptions or problems or len(files) > 1 or settings.allow_no_job):
         way_out = "name the file that has one, or add --allow-no-job"
-        problems = [Problem(path=files[0], value=..., what="holds no MPIJob and no job description", way_out=way_out)]
+        what = f"holds no MPIJob and no job description{f', but {inputs[0].kinds}' if inputs[0].kinds else ''}"
+        problems = [Problem(path=files[0], value=..., what=what, way_out=way_out)]
     if write_baseline and settings.baseline and not problems:
         _write(Baseline.of(found.findings, settings.baseline.parent), settings.baseline)
         return
@@ -126,7 +128,9 @@ def _lint(files: tuple[str, ...], settings: LintSettings, output: Format, *, fix
         found = known.without_known(found)
         if stale := known.stale(found):
             say(f"{stale} of {settings.baseline} no longer found: --write-baseline removes them")
-    _show(found, problems, output, documents if fix and not problems else None)
+    if fix and not problems:
+        click.echo(dump(documents), nl=False)
+    _show(found, problems, output, errors=errors, beside_manifests=fix)
     if output is Format.TEXT and descriptions:
         say(f"{count_words(descriptions, 'job description')} without problems")
     _show_fixed(fixed)
@@ -134,6 +138,14 @@ def _lint(files: tuple[str, ...], settings: LintSettings, output: Format, *, fix
         raise InvalidInputError(problems)
     if any(settings.fail_on.fails(finding.rule.severity) for finding in found.findings):
         sys.exit(Exit.ERROR)
+
+
+def _problems(inputs: list[LintInput], settings: LintSettings) -> list[Problem]:
+    """What could not be read, without what need not be, which is said."""
+    passed_over = [one for one in inputs if settings.allow_no_job and not one.mentions_job]
+    for problem in (problem for one in passed_over for problem in one.problems):
+        say(f"passed over, because it names no MPIJob: {problem}")
+    return [problem for one in inputs if one not in passed_over for problem in one.problems]
 
 
 def _names(values: tuple[str, ...]) -> list[str]:
@@ -167,19 +179,22 @@ def _write(baseline: Baseline, path: Path) -> None:
     say(f"known from now on: {count_words(sum(baseline.known.values()), 'finding')}, in {path}")
 
 
-def _show(found: lint.LintReport, problems: list[Problem], output: Format, fixed: list[lint.Document] | None) -> None:
+def _show(
+    found: lint.LintReport, problems: list[Problem], output: Format, *, errors: bool, beside_manifests: bool
+) -> None:
+    """`beside_manifests`: stdout is for the manifests of `--fix` alone, also when there are none."""
+    shown = replace(found, findings=found.errors) if errors else found
     report = Result(
         written={
-            Format.TEXT: lambda: lint_report.text(found),
-            Format.JSON: lambda: lint_report.as_json(found, problems),
-            Format.SARIF: lambda: sarif.sarif(found, problems, version=version("hvd-elastic")),
+            Format.TEXT: lambda: lint_report.short(shown) if errors else lint_report.text(shown),
+            Format.JSON: lambda: lint_report.as_json(shown, problems),
+            Format.SARIF: lambda: sarif.sarif(shown, problems, version=version("hvd-elastic")),
         }
     )
-    if fixed is None:
-        show(report, output)
-    else:
-        click.echo(dump(fixed), nl=False)
+    if beside_manifests:
         click.echo(render(report, output), nl=False, err=True)
+    else:
+        show(report, output)
     if output is Format.TEXT and found.jobs:
         click.echo(lint_report.summary(found), err=True)
 

@@ -1,5 +1,6 @@
 """An MPIJob as the rules see it: its two pod templates, its launcher's command line and the stream's other objects."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +17,11 @@ from hvd_elastic.mpijob.lint.job.related_objects import RelatedObjects, index_ob
 
 GROUP: Final = "kubeflow.org"
 OPERATOR_SCRIPT: Final = "/etc/mpi/discover_hosts.sh"
-GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
+_GPU: Final = re.compile(
+    r"nvidia\.com/(?:gpu(?:\.shared)?|mig-.+)|amd\.com/(?:gpu|[a-z]+_nps\d)|gpu\.intel\.com/(?:i915|xe)|habana\.ai/gaudi\d?"
+)
+"""Resources that are GPUs or parts of one, as the device plugins of NVIDIA (with its MIG strategies and time slicing),
+AMD (with its partitions), Intel and Habana name them."""
 
 
 class MPIJobVersion(StrEnum):
@@ -57,6 +62,13 @@ class Container:
         """The container's limit of that resource, or its request if there is no limit."""
         limit = self.view.get("resources", "limits", name)
         return limit if limit.exists else self.view.get("resources", "requests", name)
+
+    @property
+    def gpus(self) -> tuple[ManifestView, ...]:
+        """The limit, or else the request, of each resource that is a GPU, a part of one, or another accelerator."""
+        parts = [self.view.get("resources", part) for part in ("limits", "requests")]
+        names = dict.fromkeys(name for part in parts for name, _ in part.pairs() if _GPU.fullmatch(name))
+        return tuple(self.resource(name) for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +164,23 @@ class LintedJob:
         return 1 if number is None else number
 
     @property
+    def launcher_trains(self) -> bool:
+        """Whether the operator lists the launcher among the hosts, before the workers.
+
+        In v1 it does so if a limit of the launcher's containers is named like a GPU: training-operator 1.8.1,
+        `mpi/mpijob.go`, isGPULauncher.
+        """
+        if self.version is MPIJobVersion.V2BETA1:
+            return self.spec.get("runLauncherAsWorker").value is True
+        limits = [container.view.get("resources", "limits") for container in self.launcher.pod.containers]
+        return self.version is MPIJobVersion.V1 and any("gpu" in name for limit in limits for name, _ in limit.pairs())
+
+    @property
     def capacity(self) -> int | None:
-        """Most processes that all workers together can run; None if the number of workers is unknown."""
-        return None if self.worker.replicas is None else self.worker.replicas * (self.host_slots or 1)
+        """Most processes that all hosts together can run; None if the number of workers is unknown."""
+        if self.worker.replicas is None:
+            return None
+        return (self.worker.replicas + self.launcher_trains) * (self.host_slots or 1)
 
     @property
     def host_slots(self) -> int | None:

@@ -23,6 +23,8 @@ class UnknownField:
     parent: ManifestView
     nearest: str
     """The known field that was probably meant; empty if none is similar."""
+    inside: str = ""
+    """The field of the same parent that has a field of this very name; empty if none has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,8 @@ def _walk_object(view: ManifestView, fields: Mapping[str, str]) -> Iterator[Fiel
         if key in fields:
             yield from _walk(item, fields[key])
         else:
-            yield UnknownField(view=item, parent=view, nearest=nearest_field(key, fields))
+            inside = next((name for name, kind in fields.items() if key in field_table().get(kind, ())), "")
+            yield UnknownField(view=item, parent=view, nearest=nearest_field(key, fields), inside=inside)
 
 
 def nearest_field(key: str, fields: Mapping[str, str]) -> str:

@@ -15,13 +15,33 @@ _MAX_VALUE_LENGTH = 60
 
 
 def text(report: LintReport) -> str:
-    """One line per finding: `file:line:column: severity id name: path: value: what is wrong`.
+    """One line per finding, the errors first: `file:line:column: severity id name: path: value: what is wrong`.
 
     After the findings come, once per rule, the reason and the fix.
     """
-    lines = [_line(finding) for finding in report.findings]
+    rest = [finding for finding in report.findings if finding.rule.severity is not Severity.ERROR]
+    lines = [_line(finding) for finding in (*report.errors, *rest)]
     rules = sorted({finding.rule.id: finding.rule for finding in report.findings}.values(), key=lambda rule: rule.id)
     return "".join(f"{line}\n" for line in [*map(printable, lines), *(note for rule in rules for note in _notes(rule))])
+
+
+def short(report: LintReport) -> str:
+    """One line per finding, and nothing else: `file:line:column: id name: what is wrong`."""
+    return "".join(f"{printable(_short_line(finding))}\n" for finding in report.findings)
+
+
+def _short_line(finding: Finding) -> str:
+    return f"{_place(finding)}: {finding.rule.id} {finding.rule.name}: {finding.violation.message}{_fixable(finding)}"
+
+
+def _place(finding: Finding) -> str:
+    source_range = finding.document.source_range(finding.violation.path)
+    return f"{finding.document.source}:{source_range.line}:{source_range.column}"
+
+
+def _fixable(finding: Finding) -> str:
+    assumes = f"; assumes {finding.violation.assumes}" if finding.violation.assumes else ""
+    return f" (fixable{assumes})" if finding.violation.edits else ""
 
 
 def _notes(rule: Rule) -> tuple[str, ...]:
@@ -33,13 +53,9 @@ def _notes(rule: Rule) -> tuple[str, ...]:
 
 
 def _line(finding: Finding) -> str:
-    source_range = finding.document.source_range(finding.violation.path)
-    place = f"{finding.document.source}:{source_range.line}:{source_range.column}"
-    rule = finding.rule
-    assumes = f"; assumes {finding.violation.assumes}" if finding.violation.assumes else ""
-    fixable = f" (fixable{assumes})" if finding.violation.edits else ""
-    path, value = json_path(finding.violation.path), shown(finding.violation.value)
-    return f"{place}: {rule.severity} {rule.id} {rule.name}: {path}: {value}: {finding.violation.message}{fixable}"
+    rule, path, value = finding.rule, json_path(finding.violation.path), shown(finding.violation.value)
+    what = f"{path}: {value}: {finding.violation.message}{_fixable(finding)}"
+    return f"{_place(finding)}: {rule.severity} {rule.id} {rule.name}: {what}"
 
 
 def shown(value: object) -> str:

@@ -14,6 +14,7 @@ from hvd_elastic.mpijob.lint.rule import Rule, Severity, all_rules
 GROUPS: Final[Mapping[str, str]] = {
     "launcher": "The launcher's command line",
     "shell": "Shells around the launcher",
+    "start": "From the launcher to its workers",
     "processes": "Numbers of processes",
     "discovery": "Host discovery",
     "workers": "Worker pods",
@@ -26,6 +27,7 @@ GROUPS: Final[Mapping[str, str]] = {
     "storage": "Storage and durable state",
     "environment": "Environment variables and EFA",
     "schema": "The MPIJob schema",
+    "pod": "What the API server refuses of a pod, or takes without effect",
 }
 """The title of each group of rules, in the order of the pages."""
 

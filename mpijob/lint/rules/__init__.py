@@ -10,12 +10,13 @@ from hvd_elastic.mpijob.lint.rules import (
     placement_rules,
     priority_rules,
     processes_rules,
-    schema_rules,
     security_rules,
     shell_rules,
+    start_rules,
     storage_rules,
     workers_rules,
 )
+from hvd_elastic.mpijob.lint.rules.api import pod_rules, schema_rules
 
 __all__ = [
     "access_rules",
@@ -25,11 +26,13 @@ __all__ = [
     "launcher_rules",
     "network_rules",
     "placement_rules",
+    "pod_rules",
     "priority_rules",
     "processes_rules",
     "schema_rules",
     "security_rules",
     "shell_rules",
+    "start_rules",
     "storage_rules",
     "workers_rules",
 ]

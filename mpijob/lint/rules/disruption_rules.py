@@ -6,15 +6,27 @@ from typing import Final
 from hvd_elastic.mpijob.contract import ENV_OWNED, LABEL_JOB_NAME, LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
 from hvd_elastic.mpijob.lint.document.manifest_edit import InsertItems, ManifestEdit, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
+from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 from hvd_elastic.mpijob.manifests.supporting import ownership
+from hvd_elastic.system.plain_words import count_words
 
 _LOST_NODE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _LONGEST_SECONDS: Final = 120
 _SECONDS: Final = 30
 _DEFAULT_BACKOFF_LIMIT: Final = 6
 """Of a batch Job (https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-backoff-failure-policy)."""
+_NODE_TYPES: Final = (
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "cloud.google.com/gke-accelerator",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "karpenter.sh/nodepool",
+)
+"""Node labels of pools that autoscalers grow."""
 _KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _BESIDE: Final = {
     "ConfigMap": "configmaps",
@@ -350,3 +362,68 @@ def _is_named_after(job: LintedJob, name: str) -> bool:
     """Whether an object belongs to this job by its name, and not to another whose name begins alike."""
     names = [other.name for other in (job, *job.other_jobs) if name == other.name or name.startswith(f"{other.name}-")]
     return bool(job.name) and max(names, key=len, default="") == job.name
+
+
+@rule(
+    "HE611",
+    "restarts-without-effect",
+    Severity.WARNING,
+    # training-operator 1.8.1: pkg/core/job.go, PastBackoffLimit, counts restarts of containers alone;
+    # mpijob_controller.go, ReconcilePods, leaves a launcher that failed as it is. trainer issue 1768, mpi-operator 651.
+    why="The operator of v1 never creates a launcher anew. `backoffLimit` counts the restarts of its containers, which "
+    "the kubelet makes with OnFailure alone. With Never, which is the default, and with ExitCode, which becomes Never, "
+    "the first failure of the launcher ends the job, or leaves it Restarting.",
+    fix="Set `restartPolicy: OnFailure` on the launcher, or use kubeflow.org/v2beta1.",
+    part=ManifestPart.JOB,
+    bad="""
+apiVersion: kubeflow.org/v1
+spec: {runPolicy: {backoffLimit: 3}, mpiReplicaSpecs: {Launcher: {restartPolicy: Never}}}
+""",
+    good="""
+apiVersion: kubeflow.org/v1
+spec: {runPolicy: {backoffLimit: 3}, mpiReplicaSpecs: {Launcher: {restartPolicy: OnFailure}}}
+""",
+)
+def restarts_without_effect(job: LintedJob) -> Iterator[Violation]:
+    """Finds jobs of v1 with restarts that their launcher's policy never uses."""
+    limit, policy = job.spec.get("runPolicy", "backoffLimit"), job.launcher.view.get("restartPolicy")
+    if job.version is MPIJobVersion.V1 and limit.number and policy.value in (None, "", "Never", "ExitCode"):
+        yield violation(limit, f"with restartPolicy {policy.text or 'Never'} the launcher is never restarted")
+
+
+@rule(
+    "HE612",
+    "restarts-before-nodes",
+    Severity.WARNING,
+    why="The launcher of a static job fails until every worker answers, and each failure is one of its restarts: six, "
+    "some ten minutes, if `backoffLimit` is not set. Nodes of a certain type often come later than that from an "
+    "autoscaler, and the job is marked Failed before it could begin.",
+    fix="Set `launcherCreationPolicy: WaitForWorkersReady` and a readiness probe of the workers' sshd, or raise "
+    "`runPolicy.backoffLimit`.",
+    part=ManifestPart.JOB,
+    bad="""
+spec:
+  runPolicy: {backoffLimit: null}
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: launcher, command: [mpirun], args: [./a]}]}}}
+    Worker: {template: {spec: {nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}}}}
+""",
+    good="""
+spec:
+  launcherCreationPolicy: WaitForWorkersReady
+  runPolicy: {backoffLimit: null}
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: launcher, command: [mpirun], args: [./a]}]}}}
+    Worker: {template: {spec: {nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}}}}
+""",
+)
+def restarts_before_nodes(job: LintedJob) -> Iterator[Violation]:
+    """Finds static jobs on nodes of a certain type whose launcher may use up its restarts before these come."""
+    limit = job.spec.get("runPolicy", "backoffLimit")
+    waits = job.spec.get("launcherCreationPolicy").value == "WaitForWorkersReady"
+    static = not job.elastic and job.command_line.program is not LauncherProgram.OTHER
+    few = limit.number is None or limit.number <= _DEFAULT_BACKOFF_LIMIT
+    typed = any(job.worker.pod.spec.get("nodeSelector", key).exists for key in _NODE_TYPES)
+    if job.version is MPIJobVersion.V2BETA1 and static and few and typed and not waits:
+        number = _DEFAULT_BACKOFF_LIMIT if limit.number is None else limit.number
+        yield violation(limit, f"{count_words(number, 'restart')} may be used up before the workers' nodes come")

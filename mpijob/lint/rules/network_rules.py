@@ -10,6 +10,8 @@ from hvd_elastic.mpijob.lint.job.linted_job import LintedJob
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
 _EVERYWHERE: Final = frozenset(("0.0.0.0/0", "::/0"))
+_ISTIO: Final = "sidecar.istio.io/inject"
+_LINKERD: Final = "linkerd.io/inject"
 _POLICY: Final = """
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -28,17 +30,21 @@ spec:
     Severity.WARNING,
     why="A launcher on Horovod 0.28.1 as it is published runs the code that any pod sends it (HE443). No launcher is "
     "safe without a policy: `horovodrun` believes whoever reaches its rendezvous server, who can take a worker's place "
-    "or stop the job, and what travels between processes (Gloo, NCCL) is neither encrypted nor signed.",
-    fix="Add a NetworkPolicy that admits only the job's own pods. If the namespace already has one, silence the rule "
-    "and give that reason.",
+    "or stop the job, and what travels between processes (Gloo, NCCL) is neither encrypted nor signed. On the host "
+    "network a policy is no help: most network plugins take such a pod's traffic for its node's, and let it pass.",
+    fix="Add a NetworkPolicy that admits only the job's own pods, and keep the launcher off the host network. If the "
+    "namespace already has a policy, or a firewall guards the nodes, silence the rule and give that reason.",
     part=ManifestPart.RELATED_OBJECT,
     bad="apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: fashion}\n$patch: delete",
     good=_POLICY.format(peer="{podSelector: {matchLabels: {training.kubeflow.org/job-name: fashion}}}"),
 )
 def no_network_policy(job: LintedJob) -> Iterator[Violation]:
-    """Finds elastic jobs for whose pods the files have no NetworkPolicy."""
+    """Finds elastic jobs for whose launcher the files have no NetworkPolicy that can work."""
+    field = job.launcher.pod.spec.get("hostNetwork")
+    if job.elastic and field.value is True:
+        yield violation(field, "on the host network most network plugins ignore NetworkPolicies", choice=True)
     # A generated job lacks a policy only if its description says so (`network.policy: false`).
-    if job.elastic and not any(True for _ in _policies(job)):
+    elif job.elastic and not any(True for _ in _policies(job)):
         message = "no NetworkPolicy in these files selects the launcher's pod"
         yield violation(job.view.get("metadata", "name"), message, choice=True)
 
@@ -135,3 +141,33 @@ def unpickling_launcher(job: LintedJob) -> Iterator[Violation]:
         yield violation(image, "nothing says that the Horovod of this image is patched against CVE-2024-10190")
     elif horovod.unpickles_requests:
         yield violation(image, f"Horovod {horovod} runs what anyone sends to the launcher (CVE-2024-10190)")
+
+
+@rule(
+    "HE444",
+    "mesh-sidecar",
+    Severity.ERROR,
+    why="A mesh puts its proxy into every pod of such a namespace. The launcher's pod then never completes, ssh and "
+    "the connections of Gloo and NCCL go through the proxy, which knows none of their protocols, and an init container "
+    "has no network before the proxy runs (mpi-operator issues 407 and 480).",
+    fix='Label the templates of both pods `sidecar.istio.io/inject: "false"`, or annotate them `linkerd.io/inject: '
+    "disabled`. On the MPIJob itself neither has an effect.",
+    part=ManifestPart.RELATED_OBJECT,
+    bad="apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {istio-injection: enabled}}",
+    good="apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {istio-injection: disabled}}",
+)
+def mesh_sidecar(job: LintedJob) -> Iterator[Violation]:
+    """Finds pods into which a mesh puts its proxy."""
+    namespace = job.related_objects.named("Namespace", job.namespace).get("metadata")
+    labels, notes = namespace.get("labels"), namespace.get("annotations")
+    istio = labels.get("istio-injection").value == "enabled" or labels.get("istio.io/rev").exists
+    linkerd = notes.get("linkerd.io/inject").value in ("enabled", "ingress")
+    for replica in (job.launcher, job.worker):
+        metadata = replica.pod.template.get("metadata")
+        places = [metadata.get(part) for part in ("labels", "annotations")]
+        asked = [place.get(_ISTIO) for place in places if place.get(_ISTIO).exists]
+        own = metadata.get("annotations", _LINKERD)
+        if any(view.text == "true" for view in asked) or own.text in ("enabled", "ingress"):
+            yield violation(next((v for v in asked if v.text == "true"), own), "a mesh puts its proxy into this pod")
+        elif replica.view.exists and ((istio and not asked) or (linkerd and not own.exists)):
+            yield violation(metadata, f"the mesh of namespace {job.namespace!r} puts its proxy into this pod")

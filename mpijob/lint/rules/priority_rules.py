@@ -207,6 +207,46 @@ def gang_not_minimum(job: LintedJob) -> Iterator[Violation]:
         yield violation(field, f"the minimum number of workers + 1 is {wanted}", SetValue(field.path, wanted))
 
 
+@rule(
+    "HE508",
+    "gang-waits-for-launcher",
+    Severity.ERROR,
+    # mpi-operator 0.8.2, pkg/controller/podgroup.go, calculateMinAvailable; issue 608.
+    why="A gang scheduler places no pod until as many as `minAvailable` exist, which is workers + 1 if it is not set. "
+    "With WaitForWorkersReady the launcher is only created once the workers are Ready: each waits for the other "
+    "indefinitely (mpi-operator issue 608).",
+    fix="Set `runPolicy.schedulingPolicy.minAvailable` to the number of workers, or use AtStartup.",
+    part=ManifestPart.JOB,
+    bad="""
+spec:
+  launcherCreationPolicy: WaitForWorkersReady
+  runPolicy: {schedulingPolicy: {queue: team, minAvailable: null}}
+  mpiReplicaSpecs: {Launcher: {template: {spec: {containers: [{name: launcher, command: [mpirun], args: [./a]}]}}}}
+""",
+    good="""
+spec:
+  launcherCreationPolicy: WaitForWorkersReady
+  runPolicy: {schedulingPolicy: {queue: team, minAvailable: 8}}
+  mpiReplicaSpecs: {Launcher: {template: {spec: {containers: [{name: launcher, command: [mpirun], args: [./a]}]}}}}
+""",
+)
+def gang_waits_for_launcher(job: LintedJob) -> Iterator[Violation]:
+    """Finds static jobs whose gang is larger than the workers that exist before the launcher does."""
+    policy = job.spec.get("runPolicy", "schedulingPolicy")
+    pods = (job.launcher.pod.spec, job.worker.pod.spec)
+    gang = bool(policy.value) or any(pod.get("schedulerName").text not in (None, "default-scheduler") for pod in pods)
+    waits = job.spec.get("launcherCreationPolicy").value == "WaitForWorkersReady"
+    workers, field = job.worker.replicas, policy.get("minAvailable")
+    if job.elastic or not waits or not gang or not workers:  # HE309 is about elastic jobs
+        return
+    if not field.exists or (field.number is not None and field.number > workers):
+        yield violation(
+            field,
+            f"a gang of {field.number or workers + 1} pods, of which {workers} can exist before it is placed",
+            SetValue(field.path, workers),
+        )
+
+
 def _gang(job: LintedJob) -> int | None:
     """Number of pods that the job needs to train: the launcher, and enough workers for `--min-np`."""
     low, slots = job.min_np, job.host_slots

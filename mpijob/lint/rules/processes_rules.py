@@ -6,7 +6,7 @@ from dataclasses import replace
 from hvd_elastic.mpijob.lint.job.discovery_script import prints_no_slots
 from hvd_elastic.mpijob.lint.job.flag_edits import add_flag
 from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
-from hvd_elastic.mpijob.lint.job.linted_job import GPU_RESOURCES, LintedJob, MPIJobVersion
+from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 from hvd_elastic.system.plain_words import count_words
 
@@ -24,6 +24,7 @@ def _on_flag(job: LintedJob, name: str, message: str) -> Violation:
 
 def _capacity_words(job: LintedJob) -> str:
     workers, slots = count_words(job.worker.replicas or 0, "worker"), count_words(job.host_slots or 0, "slot")
+    workers = f"{workers} and the launcher" if job.launcher_trains else workers
     return f"{workers} x {slots} make only {count_words(job.capacity or 0, 'process')}"
 
 
@@ -70,6 +71,7 @@ def never_starts(job: LintedJob) -> Iterator[Violation]:
         number = job.command_line.number(name)
         if job.elastic and capacity is not None and number is not None and number > capacity:
             yield _on_flag(job, name, _capacity_words(job))
+            return  # `--min-np` is at most `-np`, or HE151 says so
 
 
 @rule(
@@ -177,10 +179,9 @@ def slots_mismatch(job: LintedJob) -> Iterator[Violation]:
 def slots_not_gpus(job: LintedJob) -> Iterator[Violation]:
     """Compares the number of processes per worker with its GPUs."""
     slots = job.host_slots
-    for name in GPU_RESOURCES:
-        limit = job.worker.pod.main.resource(name)
+    for limit in job.worker.pod.main.gpus:
         gpus = limit.amount
-        if gpus and slots is not None and gpus != slots:
+        if gpus and gpus % 1 == 0 and slots is not None and gpus != slots:  # HE917 reports half a GPU
             what = f"{count_words(int(gpus), 'GPU')}, but {count_words(slots, 'process')} per worker"
             yield violation(limit, what, choice=True)
 

@@ -119,7 +119,8 @@ def not_restricted(job: LintedJob) -> Iterator[Violation]:
     why="Training runs code that researchers write on nodes that also serve inference. With privileged containers, "
     "host namespaces or hostPath volumes, a mistake in that code reaches the node. Pod Security `baseline` rejects "
     "all of them.",
-    fix="Remove them; GPUs, EFA and shared memory need none of them.",
+    fix="Remove them; GPUs, EFA and shared memory need none of them. HE313 is about workers of elastic jobs on the "
+    "host network.",
     part=ManifestPart.WORKER_POD,
     bad="spec: {hostPID: true, volumes: [{name: data, hostPath: {path: /mnt/data}}]}",
     good="spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}",
@@ -129,6 +130,8 @@ def on_the_node(job: LintedJob) -> Iterator[Violation]:
     for replica in (job.launcher, job.worker):
         spec = replica.pod.spec
         fields = [spec.get(name) for name in ("hostPID", "hostIPC")]
+        if replica is job.launcher or not job.elastic:
+            fields.append(spec.get("hostNetwork"))
         privileged = [c.view.get("securityContext", "privileged") for c in (*replica.pod.init, *replica.pod.containers)]
         for field in (*fields, *privileged):
             if field.value is True:

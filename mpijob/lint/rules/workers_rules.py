@@ -8,7 +8,7 @@ from hvd_elastic.mpijob.contract import READY_PORT
 from hvd_elastic.mpijob.lint.document.manifest_edit import RemoveValue, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
-from hvd_elastic.mpijob.lint.job.linted_job import GPU_RESOURCES, LintedJob, MPIJobVersion
+from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a path in the pod
@@ -177,23 +177,27 @@ def no_requests(job: LintedJob) -> Iterator[Violation]:
     "HE307",
     "gpu-on-launcher",
     Severity.WARNING,
-    why="The operator sets NVIDIA_VISIBLE_DEVICES to an empty value on a launcher that is not a worker: the GPU is "
-    "taken and nothing can use it.",
+    why="The operator of v2beta1 sets NVIDIA_VISIBLE_DEVICES to an empty value on a launcher that is not a worker: the "
+    "GPU is taken and nothing can use it. Other accelerators are not hidden, but no training process runs there. In "
+    "v1 a launcher with a GPU is one of the hosts, and this rule is silent.",
     fix="Remove the GPU from the launcher's resources.",
     part=ManifestPart.LAUNCHER,
     bad="resources: {limits: {cpu: 1, memory: 2Gi, nvidia.com/gpu: 1}}",
     good="resources: {limits: {cpu: 1, memory: 2Gi}}",
 )
 def gpu_on_launcher(job: LintedJob) -> Iterator[Violation]:
-    """Finds a launcher that requests a GPU."""
-    if job.spec.get("runLauncherAsWorker").value is True:
+    """Finds a launcher that requests a GPU, and is none of the hosts."""
+    main = job.launcher.pod.main
+    requested = [view for view in main.gpus if view.amount]
+    if job.launcher_trains or not requested:
         return
-    resources = job.launcher.pod.main.view.get("resources")
-    requested = [resources.get(part, name) for part in ("limits", "requests") for name in GPU_RESOURCES]
-    present = [view for view in requested if view.exists]
-    if any(view.amount for view in present):
-        edits = tuple(RemoveValue(view.path) for view in present)
-        yield violation(present[0], "the launcher cannot use this GPU", *edits)
+    names = [str(view.path[-1]) for view in requested]
+    if not all(name.startswith("nvidia.com/") for name in names):
+        yield violation(requested[0], "no training process runs in the launcher")
+        return
+    parts = [main.view.get("resources", part, name) for part in ("limits", "requests") for name in names]
+    present = [view for view in parts if view.exists]
+    yield violation(present[0], "the launcher cannot use this GPU", *(RemoveValue(view.path) for view in present))
 
 
 @rule(
@@ -250,7 +254,7 @@ volumeMounts: [{name: shm, mountPath: /dev/shm}]
 def no_shared_memory(job: LintedJob) -> Iterator[Violation]:
     """Finds GPU workers without a volume at /dev/shm."""
     main = job.worker.pod.main
-    asks_gpu = any(main.resource(name).amount for name in GPU_RESOURCES)
+    asks_gpu = any(view.amount for view in main.gpus)
     if asks_gpu and main.mount(_SHARED_MEMORY).get("mountPath").value != _SHARED_MEMORY:
         yield violation(main.view.get("volumeMounts"), f"{_SHARED_MEMORY} has 64 MiB")
 

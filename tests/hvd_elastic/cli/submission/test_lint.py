@@ -95,7 +95,36 @@ def test_fix_prints_the_manifests_and_reports_the_rest() -> None:
 def test_fix_prints_nothing_when_something_cannot_be_read() -> None:
     result = run("--fix", stdin=Path(STOCK).read_text() + "---\na: [\n")
     assert problems(result)
-    assert "kind: MPIJob" not in result.stdout
+    assert result.stdout == ""
+    assert "HE104" in result.stderr
+    assert " fixed" not in result.stderr
+
+
+def test_errors_come_first_those_first_that_keep_the_job_from_starting() -> None:
+    lines = [line.split() for line in run(STOCK).stdout.splitlines() if line.startswith(STOCK)]
+    severities = [words[1] for words in lines]
+    assert severities == sorted(severities, key=lambda severity: severity != "error")
+    assert lines[0][2] == "HE147"
+
+
+def test_the_short_form_has_a_line_for_each_error() -> None:
+    result = run(STOCK, "--errors")
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == sum(": error " in line for line in run(STOCK).stdout.splitlines())
+    assert "Why:" not in result.stdout
+    assert "warnings" in result.stderr
+    written = json.loads(run(STOCK, "--errors", "-o", "json").stdout)
+    assert {entry["severity"] for entry in written["findings"]} == {"error"}
+
+
+def test_a_job_inside_another_object_is_not_passed_over() -> None:
+    text = "kind: Experiment\nspec: {trialSpec: {apiVersion: kubeflow.org/v2beta1, kind: MPIJob, spec: {}}}\n"
+    assert "an MPIJob inside an Experiment is seen, and not read" in problems(run("--allow-no-job", stdin=text))
+
+
+def test_another_kind_is_named() -> None:
+    message = problems(run(stdin="apiVersion: kubeflow.org/v1\nkind: PyTorchJob\n"))
+    assert "holds no MPIJob and no job description, but a PyTorchJob" in message
 
 
 def test_explain() -> None:

@@ -1,4 +1,4 @@
-"""HE9xx: what the API server or the operator's validation rejects or, worse, ignores."""
+"""HE90x and HE91x: what the API server or the operator's validation rejects or, worse, ignores."""
 
 import difflib
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hvd_elastic.mpijob.lint.document.manifest_edit import ManifestEdit, RemoveValue, RenameKey, SetValue
-from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
+from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView, json_path
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion, Replica
 from hvd_elastic.mpijob.lint.job.mpijob_fields import BadQuantity, UnknownField, WrongFieldType, field_errors
 from hvd_elastic.mpijob.lint.rule import (
@@ -51,13 +51,22 @@ def unknown_field(job: LintedJob) -> Iterator[Violation]:
         return
     for error in field_errors(job.view, job.version):
         if isinstance(error, UnknownField) and not _belongs_to_other_version(job, error):
-            message = "no such field" + (f"; did you mean {error.nearest}?" if error.nearest else "")
+            meant = _meant(error)
+            message = "no such field" + (f"; did you mean {meant}?" if meant else "")
             yield Violation(path=error.view.path, value=error.view.value, message=message, edits=_rename(error))
+
+
+def _meant(error: UnknownField) -> str:
+    """The field that was probably meant, with its parents if it belongs elsewhere: `spec.runPolicy.backoffLimit`."""
+    if not error.inside:
+        return error.nearest
+    key = str(error.view.path[-1])
+    return json_path((*error.parent.path, error.inside, key)).removeprefix("$.")
 
 
 def _rename(error: UnknownField) -> tuple[ManifestEdit, ...]:
     """Renames an obvious misspelling. A less certain guess is left to a person."""
-    key, near = str(error.view.path[-1]), error.nearest
+    key, near = str(error.view.path[-1]), "" if error.inside else error.nearest
     taken = error.parent.get(near).exists
     alike = difflib.SequenceMatcher(None, key.casefold(), near.casefold()).ratio() if near and len(key) < 100 else 0.0
     return (RenameKey(error.view.path, near),) if alike >= _CERTAIN and not taken else ()

@@ -1,0 +1,1 @@
+"""HE9xx: what the API server or the operator refuses, drops, or takes without effect."""

@@ -1,0 +1,88 @@
+"""What the API server refuses of pods, and what it takes without effect (Kubernetes 1.34.4, apis/core/validation)."""
+
+import pytest
+
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.lint.rule import ManifestPart
+from tests.mpijob.lint.pod_cases import GPU, RESOURCES, TOLERATIONS, VARIABLES, PodCase
+from tests.mpijob.lint.rules_on import changed, findings
+
+
+def worker(**fields: object) -> list[lint.Document]:
+    return changed(ManifestPart.WORKER, fields)
+
+
+@pytest.mark.parametrize("case", RESOURCES)
+def test_resources_are_what_a_pod_may_have(case: PodCase) -> None:
+    absent = {"cpu": None, "memory": None, GPU: None}
+    resources = {part: absent | dict(case.value.get(part, {})) for part in ("limits", "requests")}
+    assert len(findings("HE921", worker(resources=resources))) == case.faults
+
+
+def test_what_is_no_quantity_is_told_once() -> None:
+    documents = worker(resources={"limits": {GPU: "many"}, "requests": {GPU: 1}})
+    assert (len(findings("HE913", documents)), findings("HE921", documents)) == (1, [])
+
+
+@pytest.mark.parametrize("case", TOLERATIONS)
+def test_tolerations_are_what_a_pod_may_have(case: PodCase) -> None:
+    documents = changed(ManifestPart.WORKER_POD, {"spec": {"tolerations": [dict(case.value)]}})
+    assert len(findings("HE922", documents)) == case.faults
+    after, _ = lint.fix(documents, lint.select_rules(["HE922"]))
+    assert len(findings("HE922", after)) == (1 if case.value == {"value": "gpu"} else 0)
+
+
+@pytest.mark.parametrize("case", VARIABLES)
+def test_variables_are_what_a_pod_may_have(case: PodCase) -> None:
+    assert len(findings("HE923", worker(env=[dict(case.value)]))) == case.faults
+
+
+@pytest.mark.parametrize(
+    ("memory", "messages"), [(64, ["is 64 bytes"]), ("16000m", ["is 16 bytes"]), (0, []), ("64Mi", [])]
+)
+def test_memory_has_a_unit(memory: object, messages: list[str]) -> None:
+    documents = worker(resources={"limits": {"memory": memory}, "requests": None})
+    assert [found.message for found in findings("HE924", documents)] == messages
+
+
+@pytest.mark.parametrize(
+    ("annotation", "count"),
+    [
+        ("k8s.v1.cni.cncf.io/networks", 1),
+        ("sidecar.istio.io/inject", 1),
+        ("cluster-autoscaler.kubernetes.io/safe-to-evict", 1),
+        ("karpenter.sh/do-not-disrupt", 1),
+        ("scheduling.volcano.sh/queue-name", 0),  # the operator reads it from the job
+        ("hvd-elastic.dev/wanted-workers", 0),
+        ("kubectl.kubernetes.io/last-applied-configuration", 0),
+    ],
+)
+def test_pods_have_no_annotation_of_the_job(annotation: str, count: int) -> None:
+    documents = changed(ManifestPart.JOB, {"metadata": {"annotations": {annotation: "x"}}})
+    assert len(findings("HE925", documents)) == count
+
+
+@pytest.mark.parametrize(
+    ("version", "policy", "count"),
+    [
+        ("v1", None, 1),
+        ("v1", "ClusterFirst", 1),
+        ("v1", "ClusterFirstWithHostNet", 0),
+        ("v1", "None", 0),
+        ("v2beta1", None, 0),
+    ],
+)
+def test_the_operator_of_v1_leaves_pods_their_nodes_dns(version: str, policy: str | None, count: int) -> None:
+    pod = {"hostNetwork": True, "dnsPolicy": policy}
+    patch = {"spec": {"mpiReplicaSpecs": {"Worker": {"template": {"spec": pod}}}}}
+    documents = changed(ManifestPart.JOB, {"apiVersion": f"kubeflow.org/{version}", **patch})
+    assert len(findings("HE926", documents)) == count
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("backoffLimit", "spec.runPolicy.backoffLimit"), ("slotsPerWorkers", "slotsPerWorker"), ("qwertz", "")],
+)
+def test_a_field_in_the_wrong_place_is_named_with_its_place(written: str, meant: str) -> None:
+    (found,) = findings("HE901", changed(ManifestPart.JOB, {"spec": {written: 1}}))
+    assert found.message == "no such field" + (f"; did you mean {meant}?" if meant else "")

@@ -1,0 +1,91 @@
+"""Accelerators under the names that device plugins give them, and the launcher that is a host itself."""
+
+from typing import Any
+
+import pytest
+
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.lint.rule import ManifestPart
+from tests.mpijob.lint.rules_on import changed, findings
+
+LEGACY = """
+apiVersion: kubeflow.org/v1
+kind: MPIJob
+metadata: {name: pair}
+spec:
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        spec:
+          containers:
+          - name: main
+            command: [horovodrun, -np, "NP", --min-np, "1", --host-discovery-script, /etc/mpi/discover_hosts.sh]
+            args: [python, t.py]
+            resources: {limits: {RESOURCE: 1}}
+    Worker:
+      replicas: 1
+      template: {spec: {containers: [{name: main, resources: {limits: {RESOURCE: 1}}}]}}
+"""
+
+
+def legacy(resource: str, processes: int = 2) -> list[lint.Document]:
+    documents, problems = lint.read(LEGACY.replace("RESOURCE", resource).replace("NP", str(processes)))
+    assert problems == []
+    return documents
+
+
+def with_gpus(part: ManifestPart, resource: str, amount: object = 1) -> list[lint.Document]:
+    return changed(part, {"resources": {"limits": {"cpu": 1, "memory": "4Gi", resource: amount}}})
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu"])
+def test_a_launcher_of_v1_with_a_gpu_is_a_host_and_keeps_it(resource: str) -> None:
+    documents = legacy(resource)
+    assert findings("HE307", documents) == []
+    assert findings("HE152", documents) == []  # two slots, one of them the launcher's
+    after, _ = lint.fix(documents)
+    assert f"{resource}: 1" in str(after[0].value).replace("'", "")
+    (found,) = findings("HE152", legacy(resource, processes=3))
+    assert found.message == "1 worker and the launcher x 1 slot make only 2 processes"
+
+
+def test_v1_knows_a_gpu_by_its_name_alone() -> None:
+    assert len(findings("HE307", legacy("nvidia.com/mig-1g.5gb"))) == 1
+    (found,) = findings("HE152", legacy("nvidia.com/mig-1g.5gb"))
+    assert found.message == "1 worker x 1 slot make only 1 process"
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/mig-1g.10gb",
+        "amd.com/gpu",
+        "amd.com/cpx_nps1",
+        "gpu.intel.com/xe",
+        "habana.ai/gaudi",
+    ],
+)
+def test_an_accelerator_is_known_by_its_plugins_name(resource: str) -> None:
+    worker = with_gpus(ManifestPart.WORKER, resource, 2)
+    assert [found.message for found in findings("HE158", worker)] == ["2 GPUs, but 1 process per worker"]
+    assert len(findings("HE310", changed(ManifestPart.WORKER, {**worker_of(worker), "volumeMounts": []}))) == 1
+    (found,) = findings("HE307", with_gpus(ManifestPart.LAUNCHER, resource))
+    assert bool(found.edits) == resource.startswith("nvidia.com/")
+
+
+def worker_of(documents: list[lint.Document]) -> dict[str, Any]:
+    job: Any = documents[-1].value
+    main = job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    return {"resources": main["resources"]}
+
+
+@pytest.mark.parametrize("resource", ["rdma/hca", "vpc.amazonaws.com/efa", "nvidia.com/rail0", "hugepages-2Mi"])
+def test_what_is_no_accelerator_is_none(resource: str) -> None:
+    assert findings("HE158", with_gpus(ManifestPart.WORKER, resource, 2)) == []
+
+
+def test_on_the_host_network_a_policy_is_no_help() -> None:
+    (found,) = findings("HE441", changed(ManifestPart.LAUNCHER_POD, {"spec": {"hostNetwork": True}}))
+    assert found.message == "on the host network most network plugins ignore NetworkPolicies"
