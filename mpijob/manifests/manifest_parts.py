@@ -28,7 +28,14 @@ def labels(spec: JobSpec) -> dict[str, str]:
 
 def pod_labels(spec: JobSpec, role: Role) -> dict[str, str]:
     """Labels of a pod template."""
-    return {**labels(spec), LABEL_COMPONENT: role}
+    return {**labels(spec), **outside_mesh(spec), LABEL_COMPONENT: role}
+
+
+def outside_mesh(spec: JobSpec) -> dict[str, str]:
+    """The label of a pod by which Istio leaves it alone, whatever its namespace says
+    (https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/#controlling-the-injection-policy).
+    """
+    return {} if spec.network.mesh else {"sidecar.istio.io/inject": "false"}
 
 
 def pod_selector(spec: JobSpec, role: Role | None = None) -> dict[str, str]:

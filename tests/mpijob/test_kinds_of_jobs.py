@@ -117,6 +117,7 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "queue.name": (KAI, "other"),
     "network.policy": ({}, False),
     "network.interface": ({}, "net1"),
+    "network.mesh": ({}, True),
     "network.storage_ports": ({}, [9000]),
     "network.egress": ({}, ["10.0.0.0/8"]),
     "network.identity": (EKS | {"workers__service_account": "reader"}, False),

@@ -29,7 +29,7 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.mounts import Mount, mounts
 from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.manifests import node_placement
-from hvd_elastic.mpijob.manifests.manifest_parts import LABEL_COMPONENT, Manifest, metadata, without_empty
+from hvd_elastic.mpijob.manifests.manifest_parts import LABEL_COMPONENT, Manifest, metadata, outside_mesh, without_empty
 from hvd_elastic.mpijob.manifests.pod_parts import (
     TMP_VOLUME,
     container_env,
@@ -54,7 +54,7 @@ def manifests(spec: JobSpec) -> list[Manifest]:
         return []
     own = {LABEL_COMPONENT: STAGE_CONTAINER, LABEL_STAGE: spec.name}
     template = {
-        "metadata": {"labels": {**spec.labels, LABEL_MANAGED_BY: MANAGED_BY, **own}},
+        "metadata": {"labels": {**spec.labels, **outside_mesh(spec), LABEL_MANAGED_BY: MANAGED_BY, **own}},
         "spec": _pod(spec, spec.stage),
     }
     meta = metadata(spec, _job_name(spec, template))

@@ -20,7 +20,7 @@ class Served:
         with socket.create_server((self.address, 0)) as free:
             self.number: int = free.getsockname()[1]
         self.port = ReadyPort(
-            self.loop, address=address, port=self.number, answer=lambda: b"here\n", on_request=lambda _: b""
+            self.loop, address=address, port=self.number, answer=lambda: b"here\n", on_request=lambda _verb, _rest: b""
         )
 
     def answer(self) -> bytes | None:
