@@ -85,13 +85,13 @@ _INSTANCE: Final = re.compile(r"nvidia\.com/mig-[0-9a-z.+-]+")
 _AMD_PART: Final = re.compile(r"amd\.com/[a-z]+_nps[0-9]+")
 """`resource_naming_strategy: mixed`: `amd.com/cpx_nps4`. Each part is a device of its own to a process."""
 _BY_LABEL: Final = (
-    (NVIDIA.product_label, re.compile(r".*-MIG-.*"), Portion.INSTANCE),
-    ("cloud.google.com/gke-gpu-partition-size", re.compile(r".+"), Portion.INSTANCE),
-    (NVIDIA.product_label, re.compile(r".*-SHARED"), Portion.TURN),
-    ("cloud.google.com/gke-gpu-sharing-strategy", re.compile(r".+"), Portion.TURN),
+    (NVIDIA.product_label, "-MIG-", Portion.INSTANCE),
+    ("cloud.google.com/gke-gpu-partition-size", "", Portion.INSTANCE),
+    (NVIDIA.product_label, "-SHARED", Portion.TURN),
+    ("cloud.google.com/gke-gpu-sharing-strategy", "", Portion.TURN),
 )
-"""Labels of nodes on which `nvidia.com/gpu` itself is a part: `migStrategy: single`, time-slicing without a new name,
-and both on GKE."""
+"""Labels, and what is in their values, of nodes on which `nvidia.com/gpu` itself is a part: `migStrategy: single`,
+time-slicing without a new name, and both on GKE."""
 
 
 def is_accelerator(resource: str) -> bool:
@@ -115,5 +115,5 @@ def _portion(known: Accelerator, resource: str, node_labels: Mapping[str, str]) 
         return Portion.INSTANCE
     if resource.endswith(_SHARED):
         return Portion.TURN
-    told = (portion for label, value, portion in _BY_LABEL if value.fullmatch(node_labels.get(label, "")))
+    told = (portion for label, part, portion in _BY_LABEL if part in (node_labels.get(label) or ()))
     return next(told, Portion.DEVICE)
