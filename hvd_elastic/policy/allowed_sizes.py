@@ -1,8 +1,7 @@
 """The numbers of workers that a job may train with, where its description names some (`workers.sizes`)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.system.untrusted_values import decimal_count
 
 
@@ -19,13 +18,3 @@ def largest_size(sizes: Iterable[int], available: int) -> int:
     many as there are: with too few, training waits.
     """
     return max((size for size in sizes if size <= available), default=available)
-
-
-def speeds_at(sizes: Sequence[int], speeds: Speeds) -> Speeds:
-    """The speeds by the number of workers there are, surplus ones included: these add nothing. 0 below the smallest
-    size.
-    """
-    if not sizes:
-        return speeds
-    least = min(sizes)
-    return Speeds(tuple(speeds[largest_size(sizes, k)] if k >= least else 0.0 for k in range(len(speeds))))

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.policy.allowed_sizes import largest_size, parse_sizes, speeds_at
-from hvd_elastic.policy.job_demand import Speeds
+from hvd_elastic.policy.allowed_sizes import largest_size, parse_sizes
 
 allowed = st.sets(st.integers(1, 64), max_size=6).map(sorted)
 
@@ -19,16 +18,6 @@ def test_nothing_larger_that_is_allowed_fits(sizes: list[int], available: int) -
         assert not [one for one in sizes if size < one <= available]
     else:
         assert size == available, "too few, or any number is allowed"
-
-
-@given(allowed, st.lists(st.floats(0, 1e6), min_size=2, max_size=65))
-def test_surplus_workers_add_no_speed(sizes: list[int], rest: list[float]) -> None:
-    speeds = Speeds((0.0, *rest))
-    found = speeds_at(sizes, speeds)
-    assert len(found) == len(speeds)
-    for workers, speed in enumerate(found):
-        trains = not sizes or workers >= sizes[0]
-        assert speed == (speeds[largest_size(sizes, workers)] if trains else 0.0)
 
 
 def test_a_list_of_sizes_is_read_whole_or_not_at_all() -> None:

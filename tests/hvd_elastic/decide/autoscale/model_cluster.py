@@ -8,6 +8,7 @@ from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.decide.autoscale.decision import AutoscalerMemory, ScaleDecision, SharedCluster, decide
 from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, GpuPod, Placement
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.policy.allowed_sizes import largest_size
 
 ANYWHERE = Placement(selector={}, terms=(), tolerations=())
 START = 1_000_000.0
@@ -21,6 +22,7 @@ def job(name: str = "team/a", **changes: Any) -> AutoscaledJob:
         "resource_version": "1",
         "min": 1,
         "max": 8,
+        "sizes": (),
         "gpus": 1,
         "asked": 8,
         "ceiling": None,
@@ -119,7 +121,7 @@ class ModelCluster:
     def train(self, seconds: float) -> None:
         """Each job says how it is, as its sidecar would."""
         for place, one in enumerate(self.jobs):
-            size, before = self.sizes()[one.name], one.live
+            size, before = largest_size(one.sizes, self.sizes()[one.name]), one.live
             kept = before is not None and before.workers == size
             self.jobs[place] = replace(
                 one,
