@@ -25,7 +25,7 @@ def standing(cluster: Site, request: pytest.FixtureRequest) -> Iterator[Standing
         site=cluster,
         launcher=request.param,
         folder=Path(request.config.rootpath) / "out" / "cluster" / f"sizes-{request.param}",
-        keys={"workers": jobs.workers((1, SIZE, SIZE), sizes=[1, HALF, SIZE])},
+        keys={"workers": jobs.workers((1, SIZE, SIZE)) | {"sizes": [1, HALF, SIZE]}},
     )
     yield kept
     kept.end()

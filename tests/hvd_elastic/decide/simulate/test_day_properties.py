@@ -50,7 +50,7 @@ def test_all_that_was_held_is_accounted_for(day: Day, tasks: tuple[SimulatedJob,
         assert (job.paused_seconds > 0) == (job.pauses > 0)
         assert 0 <= job.samples <= task.samples + 1e-6
         assert (job.completed is not None) == (job.samples >= task.samples)
-        assert all(0 <= size.workers <= task.max for size in job.sizes)
+        assert all(size.workers in {0, *(task.sizes or range(task.max + 1))} for size in job.sizes)
         assert [size.second for size in job.sizes] == sorted(size.second for size in job.sizes)
     capacity = sum(node.gpus * max(min(node.until, day.seconds) - node.since, 0) for node in day.nodes)
     assert sum(job.held for job in outcome.jobs) <= capacity + 1e-6
