@@ -172,6 +172,7 @@ class _Book:
             self._end_world(at)
 
     def _bind(self, bound: WorkerBound, at: float) -> None:
+        self._count_training(at)
         self._end_loans([pod for pod in self.lent if pod == bound.pod], at)
         if bound.uid not in self.held:
             self.held[bound.uid] = _Worker(bound=bound, since=at)
@@ -185,6 +186,7 @@ class _Book:
             self.sums["preemptions"] += worker.preempted - before
 
     def _release(self, gone: WorkerGone, at: float) -> None:
+        self._count_training(at)
         if worker := self.held.pop(gone.uid, None):
             self._count_held(worker, at)
             pod = worker.bound.pod
@@ -230,6 +232,8 @@ class _Book:
 
     def _count_training(self, at: float) -> None:
         if self.world:
+            idle = sum(one.bound.gpus for one in self.held.values() if one.bound.pod not in self.world.workers)
+            self.sums["idle_gpu_seconds"] += idle * (at - self.trained_from)
             self.sums["training_seconds"] += at - self.trained_from
             self.trained_from = at
 

@@ -192,6 +192,8 @@ class LedgerSums:
     """Between a worker's preemption and the binding of the one in its place, or the job's end."""
     stalled_gpu_seconds: float = 0.0
     """Pauses of resizes, times the GPUs held then."""
+    idle_gpu_seconds: float = 0.0
+    """Of workers that did not train while others did: surplus ones, and those that start or leave."""
     training_seconds: float = 0.0
     """In which somebody trained, pauses included."""
     pause_seconds: float = 0.0

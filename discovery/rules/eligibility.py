@@ -1,8 +1,8 @@
 """Which workers may be used, in which order, and why each other one may not.
 
 `pod_verdict.judge` decides about one pod alone. The index here brings the verdicts together: one pod per address,
-enough workers before those on risky nodes are left out, and the order. Doubt leaves one worker out but never all of
-them, because Horovod takes an empty list for the end of the job (the prober sees to that).
+enough workers before those on risky nodes are left out, an allowed number of them, and the order. Doubt leaves one
+worker out but never all of them, because Horovod takes an empty list for the end of the job (the prober sees to that).
 
 The hosts most likely to survive come first, because Horovod makes the first host rank 0, which holds the state that the
 others copy: on-demand before spot, then the longest Ready. The order depends on these values alone; a launcher keeps
@@ -11,7 +11,7 @@ the order of the hosts it already has.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
@@ -19,6 +19,7 @@ from typing import Final
 from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView
 from hvd_elastic.discovery.rules.pod_verdict import AtRisk, Candidate, EligibilityRules, LeftOut, Reason, Verdict, judge
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.policy.allowed_sizes import largest_size
 
 ASSUMED_ANSWER: Final = WorkerView(silent=True)
 """Stands for every worker where no worker is asked: generation 0, and no word against the node controller's."""
@@ -44,6 +45,7 @@ def eligible_hosts(
     nodes: Mapping[str, NodeView] | None = None,
     workers: Mapping[str, WorkerView] | None = None,
     quarantine: Container[str] = frozenset(),
+    offered: Set[str] = frozenset(),
 ) -> EligibleHosts:
     """Decide over all pods of a job, by a fresh index.
 
@@ -54,12 +56,13 @@ def eligible_hosts(
         workers: by pod UID, as they answered on the ready port. None where no worker is asked; then every worker counts
             as answering, with generation 0.
         quarantine: UIDs of pods that must wait, because the launcher still takes their address for another pod's.
+        offered: UIDs of the pods on the launcher's present list. Where some are surplus, these stay.
     """
     index = EligibilityIndex()
     for pod in pods:
         worker = ASSUMED_ANSWER if workers is None else workers.get(pod.uid)
         index.put(pod.uid, judge(pod, rules, (nodes or {}).get(pod.node), worker, quarantine))
-    return index.eligible_hosts(rules)
+    return index.eligible_hosts(rules, offered)
 
 
 class EligibilityIndex:
@@ -121,8 +124,10 @@ class EligibilityIndex:
         """The verdict on one pod alone; None for an unknown pod."""
         return self._verdicts.get(uid)
 
-    def eligible_hosts(self, rules: EligibilityRules) -> EligibleHosts:
-        """Decide over all verdicts. `rules`: those by which the pods were judged."""
+    def eligible_hosts(self, rules: EligibilityRules, offered_before: Set[str] = frozenset()) -> EligibleHosts:
+        """Decide over all verdicts. `rules`: those by which the pods were judged. `offered_before`: UIDs of the pods
+        on the launcher's present list.
+        """
         offered, rejected = self._candidates, list[LeftOut]()
         if len(self._per_address) < len(offered):
             offered, ghosts = _one_per_address(offered)
@@ -130,6 +135,9 @@ class EligibilityIndex:
         if self._risky:
             offered, risky = _without_risk(offered, rules)
             rejected += risky
+        if rules.sizes and len(offered) not in rules.sizes:
+            offered, surplus = _of_allowed_size(offered, rules.sizes, offered_before)
+            rejected += surplus
         self._all_offered = not rejected
         return EligibleHosts(
             hosts=tuple([candidate.host for candidate in offered] if rejected else self._hosts),
@@ -192,3 +200,16 @@ def _without_risk(candidates: list[Candidate], rules: EligibilityRules) -> tuple
         if candidate.risk
     ]
     return safe, risky
+
+
+def _of_allowed_size(
+    candidates: list[Candidate], sizes: tuple[int, ...], offered_before: Set[str]
+) -> tuple[list[Candidate], list[LeftOut]]:
+    """Those that train stay, whoever is more likely to survive: a change of members costs a resize."""
+    size = largest_size(sizes, len(candidates))
+    by_worth = sorted(candidates, key=lambda candidate: candidate.uid not in offered_before)
+    kept = {candidate.uid for candidate in by_worth[:size]}
+    surplus = [
+        LeftOut(pod=candidate.host.pod, reason=Reason.SURPLUS) for candidate in candidates if candidate.uid not in kept
+    ]
+    return [candidate for candidate in candidates if candidate.uid in kept], surplus

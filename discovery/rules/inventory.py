@@ -3,14 +3,15 @@
 Each pod's own verdict is kept beside them in an `EligibilityIndex`, so one event costs one verdict and not a thousand.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import replace
 
 from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
 from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView
 from hvd_elastic.discovery.rules.eligibility import EligibilityIndex, EligibleHosts
 from hvd_elastic.discovery.rules.node_signals import DELETED
-from hvd_elastic.discovery.rules.pod_verdict import SOON, EligibilityRules, LeftOut, Reason, Verdict, judge
+from hvd_elastic.discovery.rules.pod_verdict import SOON, EligibilityRules, LeftOut, Reason, judge
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import WorkerState
 
 
@@ -57,9 +58,9 @@ class Inventory:
         """Leave out these UIDs, and no others, for a moment."""
         return self._update_rules(replace(self._rules, withdrawn=uids))
 
-    def usable(self) -> frozenset[str]:
-        """UIDs of the workers that are offered, or only withdrawn for a moment."""
-        return frozenset(uid for uid in self.workers if self._is_usable(self.index.verdict(uid)))
+    def withdrawn(self) -> frozenset[str]:
+        """UIDs of the workers against which nothing speaks but that they are withdrawn for a moment."""
+        return frozenset(uid for uid in self._rules.withdrawn & self.pods.keys() if self._is_withdrawn(uid))
 
     def end_with_launcher(self) -> bool:
         """Offer no worker any more: the launcher's pod ends."""
@@ -108,20 +109,24 @@ class Inventory:
         self.workers.update(known)
         return self._judge(known)
 
-    def eligible_hosts(self, quarantine: frozenset[str] = frozenset()) -> EligibleHosts:
-        """What the function of this name decides over the same values. `quarantine`: UIDs of pods that must wait."""
+    def eligible_hosts(
+        self, quarantine: frozenset[str] = frozenset(), offered: Set[str] = frozenset()
+    ) -> EligibleHosts:
+        """What the function of this name decides over the same values."""
         affected, self._quarantine = self._quarantine ^ quarantine, quarantine
         self._judge(affected & self.pods.keys())
-        return self.index.eligible_hosts(self._rules)
+        return self.index.eligible_hosts(self._rules, offered)
 
-    def why_left_out(self, uid: str) -> str:
+    def why_left_out(self, host: Host) -> str:
         """Why a host is no longer offered, in words."""
-        verdict = self.index.verdict(uid)
+        verdict = self.index.verdict(host.uid)
         if isinstance(verdict, LeftOut):
             return f"{verdict.reason}: {verdict.detail}".removesuffix(": ")
         if verdict is None:
             return "deleted"
-        return f"{Reason.NODE_AT_RISK}: {verdict.risk}" if verdict.risk else "started anew"
+        if verdict.risk:
+            return f"{Reason.NODE_AT_RISK}: {verdict.risk}"
+        return Reason.SURPLUS if verdict.host == host else "started anew"
 
     def own_pods(self) -> tuple[PodView, ...]:
         return tuple(pod for pod in self.pods.values() if self._is_own(pod))
@@ -182,9 +187,9 @@ class Inventory:
         address = pod.ip if pod.phase == "Running" and ":" not in pod.ip and self._is_own(pod) else ""
         self.address_changes += _set_address(self.addresses, pod.uid, address)
 
-    @staticmethod
-    def _is_usable(verdict: Verdict | None) -> bool:
-        return verdict.reason is Reason.OFFERED_ANEW if isinstance(verdict, LeftOut) else verdict is not None
+    def _is_withdrawn(self, uid: str) -> bool:
+        verdict = self.index.verdict(uid)
+        return isinstance(verdict, LeftOut) and verdict.reason is Reason.OFFERED_ANEW
 
     def _is_own(self, pod: PodView) -> bool:
         return pod.owner_uid == self._rules.owner_uid

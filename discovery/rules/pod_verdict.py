@@ -53,6 +53,8 @@ class Reason(StrEnum):
     """A younger pod has the same address: this one is left over from before its node restarted."""
     NODE_AT_RISK = "node-at-risk"
     """The node may go soon, and the job has enough workers without this one."""
+    SURPLUS = "surplus"
+    """The others are as many as the largest allowed size that can be reached."""
 
 
 SOON: Final = frozenset({Reason.NOT_READY, Reason.OFFERED_ANEW, Reason.NOT_ASKED})
@@ -77,6 +79,8 @@ class EligibilityRules:
     slots: int = 1
     """Processes per worker."""
     min_workers: int = 1
+    sizes: tuple[int, ...] = ()
+    """The only numbers of workers to offer; empty: any, as for a launcher that knows the sizes itself."""
     at_risk: AtRisk = AtRisk.SPARE
     victims: frozenset[str] = frozenset()
     """UIDs of the workers that a scale-down removes."""

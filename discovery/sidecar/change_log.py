@@ -31,7 +31,7 @@ class ChangeLog:
         self._first_generation = snapshot.generation if self._last is None else self._first_generation
         self._last = snapshot
         self._joined += [host.pod for host in change.joined]
-        self._left += [f"{host.pod} ({inventory.why_left_out(host.uid)})" for host in change.left]
+        self._left += [f"{host.pod} ({inventory.why_left_out(host)})" for host in change.left]
 
     def flush_if_due(self, now: float) -> None:
         """Log what was gathered, unless the last line was logged too recently."""

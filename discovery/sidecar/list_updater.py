@@ -62,10 +62,11 @@ class ListUpdater:
     def update(self, state: ClusterState, listed: float, now: float) -> None:
         """Decide and publish. `listed`: when the pods were first listed. Raises OSError."""
         inventory = state.inventory
-        eligible = inventory.eligible_hosts()
+        offered = self._publisher.offered
+        eligible = inventory.eligible_hosts(offered=offered)
         change = self._publisher.compare(eligible, inventory.index.changed_hosts())
         if quarantine := self._address_reuse.quarantine(change.joined, now):
-            eligible = inventory.eligible_hosts(quarantine)
+            eligible = inventory.eligible_hosts(quarantine, offered)
             change = self._publisher.compare(eligible, inventory.index.changed_hosts())
         self.eligible, self._last_update = eligible, now
         goes_out = self._first_list.is_out or self._first_list.release(

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,11 @@ class Publisher:
     def hosts(self) -> tuple[Host, ...]:
         """The launcher's present list."""
         return self.last.hosts if self.last else ()
+
+    @property
+    def offered(self) -> Set[str]:
+        """UIDs of the pods on it."""
+        return self._offered.keys()
 
     @property
     def is_short(self) -> bool:

@@ -125,6 +125,7 @@ class Reconciler:
         self.state.note_change(self._maintenance.scale(job, inventory, now), now)
         if self._unused_hosts is not None:
             answers = probes.views
-            usable = {uid: answers[uid] for uid in inventory.usable() & answers.keys()}
+            offered = {host.uid for host in self.updater.eligible.hosts}
+            usable = {uid: answers[uid] for uid in (offered | inventory.withdrawn()) & answers.keys()}
             self.state.note_change(inventory.withdraw(self._unused_hosts.look(usable, now)), now)
         self._workers.log_suspicion()

@@ -82,7 +82,9 @@ class Sidecar:
         publisher = Publisher(options.run_dir, wall=wall)
         # Hosts of the last snapshot count as answering until they miss: a restarted sidecar drops no running worker.
         known = {host.uid: WorkerView(generation=host.generation) for host in publisher.hosts}
-        rules = EligibilityRules(slots=options.slots, min_workers=options.min_workers, at_risk=options.at_risk)
+        rules = EligibilityRules(
+            slots=options.slots, min_workers=options.min_workers, sizes=options.sizes, at_risk=options.at_risk
+        )
         self._workers = WorkerContact(options, known, self._deliver_answers)
         self._executor = ActionExecutor(ApiServer(access), options.place, self._inbox.put)
         self._lock = threading.Lock()

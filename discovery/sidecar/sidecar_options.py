@@ -21,6 +21,8 @@ class SidecarOptions:
     run_dir: Path = Path(RUN_DIR)
     min_workers: int = 1
     max_workers: int = 1
+    sizes: tuple[int, ...] = ()
+    """The only numbers of workers to offer; empty: any."""
     slots: int = 1
     settle_seconds: float = first_list.SETTLE_SECONDS
     at_risk: AtRisk = AtRisk.SPARE

@@ -196,6 +196,7 @@ def _world_limits(settings: LaunchSettings) -> WorldLimits:
         start=settings.num_proc,
         minimum=settings.minimum,
         maximum=settings.max_num_proc,
+        sizes=settings.sizes,
         elastic_timeout=math.inf if settings.elastic_timeout_seconds is None else settings.elastic_timeout_seconds,
         reset_limit=settings.reset_limit,
         restart_errors=settings.on_error is OnError.RESTART,

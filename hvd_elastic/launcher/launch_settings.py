@@ -27,7 +27,7 @@ def _run_dir() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSettings:
-    """One launch. The fields up to `verbose` are horovodrun's flags, with the same meanings."""
+    """One launch. The fields up to `verbose`, but for `sizes`, are horovodrun's flags, with the same meanings."""
 
     command: tuple[str, ...]
     """The worker's command, as an argument list; it is run on every host."""
@@ -37,6 +37,8 @@ class LaunchSettings:
     """Processes below which training stands still; `num_proc` where it is not set."""
     max_num_proc: int | None = None
     """Processes above which hosts are left unused; unbounded where it is not set."""
+    sizes: tuple[int, ...] = ()
+    """The only numbers of processes that may train together; any where it is empty. Hosts beyond are left unused."""
     slots_per_host: int | None = None
     """For lines of the discovery script that name no number of slots."""
     host_discovery_script: str | None = None
@@ -122,6 +124,9 @@ class LaunchSettings:
             yield Problem(path="--min-np", value=self.minimum, what=f"is above -np {self.num_proc}")
         if self.max_num_proc is not None and self.max_num_proc < self.num_proc:
             yield Problem(path="--max-np", value=self.max_num_proc, what=f"is below -np {self.num_proc}")
+        for name, size in (("-np", self.num_proc), ("--min-np", self.minimum), ("--max-np", self.max_num_proc)):
+            if self.sizes and size is not None and size not in self.sizes:
+                yield Problem(path=name, value=size, what=f"is not in --sizes {','.join(map(str, self.sizes))}")
         if self.slots_per_host is not None and self.slots_per_host < 1:
             yield Problem(path="--slots-per-host", value=self.slots_per_host, what="is below 1")
 

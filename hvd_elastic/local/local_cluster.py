@@ -165,7 +165,12 @@ class LocalCluster:
         for host in self.hosts.values():
             if host.ready_since is None and host.uid in workers:
                 host.ready_since = time.time()
-        eligible = eligible_hosts([host.view() for host in self.hosts.values()], self.rules, workers=workers)
+        eligible = eligible_hosts(
+            [host.view() for host in self.hosts.values()],
+            self.rules,
+            workers=workers,
+            offered={host.uid for host in self.offered},
+        )
         state = SnapshotState.SHORT if eligible.is_short(self.rules) else SnapshotState.OK
         self._publish(eligible.hosts, state)
 

@@ -17,7 +17,7 @@ from hvd_elastic.local.launcher_commands import LauncherCommand, launcher_comman
 from hvd_elastic.local.local_cluster import LocalCluster
 from hvd_elastic.local.run_folder import run_folder
 from hvd_elastic.mpijob.contract import HvdElasticError
-from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
 from hvd_elastic.system.child_processes import adopt_orphans, die_with_parent, kill_descendants, stopped_together
 from hvd_elastic.system.plain_words import printable
 
@@ -80,12 +80,13 @@ def local_cluster(
 
 
 def _cluster(spec: JobSpec, folder: Path, environment: Mapping[str, str]) -> LocalCluster:
+    sizes = () if spec.launcher.kind is LauncherKind.LAUNCH else spec.workers.allowed_sizes
     return LocalCluster(
         folder=folder,
         command=spec.command,
         environment=environment,
         directory=spec.workdir,
-        rules=EligibilityRules(slots=spec.workers.slots, min_workers=spec.workers.min),
+        rules=EligibilityRules(slots=spec.workers.slots, min_workers=spec.workers.min, sizes=sizes),
         names=[f"{spec.name}-worker-{index}" for index in range(spec.workers.max)],
     )
 

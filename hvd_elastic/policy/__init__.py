@@ -7,4 +7,5 @@ Where to change what:
 - how GPUs are divided among jobs: the sum that is maximised: `division.py`; what a GPU is worth, and when workers may
   pass from job to job: `sharing.py`; when growing pays: `growth.py`; who gives: `victims.py`; what stays idle:
   `reserve.py`.
+- which numbers of workers may train: `allowed_sizes.py`.
 """

@@ -16,6 +16,8 @@ class JobDemand:
     min: int
     max: int
     """Workers."""
+    sizes: tuple[int, ...] = ()
+    """The only numbers of workers that train; others are surplus. Empty: any."""
     workers: int
     """That train now; 0: it waits."""
     wanted: int

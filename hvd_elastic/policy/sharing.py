@@ -9,6 +9,7 @@ follows from the order of the jobs.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from hvd_elastic.policy.allowed_sizes import largest_size
 from hvd_elastic.policy.division import GpuClaim, divide
 from hvd_elastic.policy.growth import expected_hold_seconds, growth_pays, resize_discount
 from hvd_elastic.policy.job_demand import JobDemand
@@ -27,26 +28,27 @@ Division = Mapping[str, int]
 def useful_gpus(job: JobDemand, workers: int) -> float:
     """What so many workers are worth: the GPUs that would do the same work at the efficiency of `min` workers.
 
-    Times the job's weight. 0 for 0 workers.
+    Times the job's weight. 0 for 0 workers. Surplus workers are worth nothing.
     """
     if workers <= 0:
         return 0.0
-    unit = job.speeds[job.min]
-    return job.weight * job.gpus * (job.min * job.speeds[workers] / unit if unit > 0 else workers)
+    unit, size = job.speeds[job.min], largest_size(job.sizes, workers)
+    return job.weight * job.gpus * (job.min * job.speeds[size] / unit if unit > 0 else size)
 
 
 def most_workers(job: JobDemand) -> int:
-    """The most that `max` and `quota` allow."""
-    return job.max if job.quota is None else min(job.max, job.quota // max(1, job.gpus))
+    """The most that `max`, `quota` and `sizes` allow."""
+    most = job.max if job.quota is None else min(job.max, job.quota // max(1, job.gpus))
+    return largest_size(job.sizes, most)
 
 
 def share(jobs: tuple[JobDemand, ...], gpus: int) -> Division:
     """The workers that each job should ask for, when all of them together may have so many GPUs.
 
-    Each job gets nothing, or from `min` to `max` within its quota. Every job gets its `min` before one gets more; if
-    there are too few GPUs, those that train come first, then weight, then age. What is left goes where a GPU is worth
-    most (Voda scheduler, `ffdl_optimizer.go`), but a worker passes from one job to another only if that pays back what
-    it costs, within the time for which the jobs are expected to keep their sizes.
+    Each job gets nothing, or from `min` to `max` within its quota, and one of its `sizes`. Every job gets its `min`
+    before one gets more; if there are too few GPUs, those that train come first, then weight, then age. What is left
+    goes where a GPU is worth most (Voda scheduler, `ffdl_optimizer.go`), but a worker passes from one job to another
+    only if that pays back what it costs, within the time for which the jobs are expected to keep their sizes.
     """
     admitted = _admitted(jobs, gpus)
     best = divide({job.name: _claim(job, job.min, most_workers(job)) for job in admitted}, gpus)
@@ -70,7 +72,7 @@ def _without_transfer(jobs: Sequence[JobDemand], gpus: int) -> Division:
 
     Idle GPUs are given away, to jobs for which growing pays. Where there are too few, the jobs that lose least shrink.
     """
-    present = {job.name: max(job.min, min(job.wanted, most_workers(job))) for job in jobs}
+    present = {job.name: max(job.min, largest_size(job.sizes, min(job.wanted, most_workers(job)))) for job in jobs}
     if sum(present[job.name] * job.gpus for job in jobs) > gpus:
         return divide({job.name: _claim(job, job.min, present[job.name]) for job in jobs}, gpus)
     return divide({job.name: _claim(job, present[job.name], _grown(job, present[job.name])) for job in jobs}, gpus)
@@ -79,7 +81,8 @@ def _without_transfer(jobs: Sequence[JobDemand], gpus: int) -> Division:
 def _grown(job: JobDemand, present: int) -> int:
     """The most workers to which the job should grow with idle GPUs."""
     most = most_workers(job)
-    return most if present < most and any(growth_pays(job, size) for size in range(present + 1, most + 1)) else present
+    larger = [size for size in job.sizes or range(most + 1) if present < size <= most]
+    return most if any(growth_pays(job, size) for size in larger) else present
 
 
 def _claim(job: JobDemand, least: int, most: int) -> GpuClaim:

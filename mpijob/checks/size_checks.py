@@ -31,6 +31,11 @@ def _order(spec: JobSpec) -> Iterator[Problem]:
     if workers.start > workers.max:
         what = f"is above workers.max {workers.max}"
         yield Problem(path="workers.start", value=workers.start, what=what, way_out="lower it, or raise workers.max")
+    for key in ("min", "start", "max"):
+        size = getattr(workers, key)
+        if workers.sizes and size not in workers.sizes:
+            what = f"is not in workers.sizes {sorted(set(workers.sizes))}"
+            yield Problem(path=f"workers.{key}", value=size, what=what, way_out="write one of them, or leave it out")
 
 
 def _batch(spec: JobSpec) -> Iterator[Problem]:

@@ -89,6 +89,10 @@ def _dropped_by_torchrun(spec: JobSpec) -> Iterator[Problem]:
         what = "has no effect without autoscale: torchrun starts with workers.min, and takes the others in as they come"
         way_out = f"leave it out and set workers.max, or generate --as {Target.MPIJOB}"
         yield Problem(path="workers.start", value=spec.workers.start, what=what, way_out=way_out)
+    if spec.workers.sizes:
+        what = "has no effect: torchrun trains with any number of workers from workers.min to workers.max"
+        way_out = _way_out(spec, "workers.sizes")
+        yield Problem(path="workers.sizes", value=spec.workers.sizes, what=what, way_out=way_out)
     for key, what in _NETWORK_OF_OURS.items():
         if getattr(spec.network, key) != getattr(NetworkSpec(), key):
             path, given = f"network.{key}", spec.network.model_dump(mode="json", include={key})[key]

@@ -39,6 +39,7 @@ from hvd_elastic.mpijob.description.section import Section
 from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.description.volume_spec import Data, Output
 from hvd_elastic.system import quantity
+from hvd_elastic.system.untrusted_values import decimal_count
 
 # Not Field(): with pydantic 2.10 one here and a default_factory in a section exclude each other.
 Count = Annotated[int, Interval(ge=1, le=100_000)]
@@ -66,13 +67,17 @@ class WorkersSpec(Section):
 
     short_form: ClassVar[str | None] = "`4`, `min:max` or `min:start:max`"
 
+    sizes: list[Count] = Field(default_factory=list)
+    """The only numbers of workers that training may have, as `[1, 2, 4, 8]`, for batches that divide or a topology. Any
+    from `min` to `max` by default."""
     min: Count = 1
-    """Fewest workers: with fewer, training waits. 1, because a single idle GPU is worth using."""
+    """Fewest workers: with fewer, training waits. 1, because a single idle GPU is worth using; with `sizes` the
+    smallest."""
     start: Count = Field(default_factory=lambda data: data.get("min", 1))
     """Workers that the first step waits for (`-np`). Defaults to `min`: training begins as soon as it can."""
-    max: Count = Field(default_factory=lambda data: data.get("start", 1))
+    max: Count = Field(default_factory=lambda data: max(data.get("sizes") or [data.get("start", 1)]))
     """Most workers. The job has this many pods, and the scheduler runs those that idle capacity has room for. Defaults
-    to `start`."""
+    to `start`; with `sizes` to the largest."""
     gpus: Annotated[int, Field(ge=0, le=64)] = 0
     """GPUs of each worker. None by default."""
     gpu_resource: ExtendedResource = GPU_RESOURCE
@@ -118,6 +123,29 @@ class WorkersSpec(Section):
         if keys is None:
             return value
         return dict(zip(keys, parts * 3 if len(parts) == 1 else parts, strict=False))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_min(cls, value: Any) -> Any:
+        """`min` from `sizes`. A factory, as of `max`, would have every job's annotation name it."""
+        sizes = value.get("sizes") if isinstance(value, dict) and "min" not in value else None
+        known = [size for one in sizes if (size := decimal_count(str(one)))] if isinstance(sizes, list) else []
+        return {**value, "min": min(known)} if known else value
+
+    @property
+    def allowed_sizes(self) -> tuple[int, ...]:
+        """Those of `sizes` from `min` to `max`, in order; empty: any number is allowed."""
+        return tuple(sorted({size for size in self.sizes if self.min <= size <= self.max}))
+
+    def allows(self, workers: int) -> bool:
+        """Whether the job may be asked to have so many workers."""
+        return workers in (self.allowed_sizes or range(self.min, self.max + 1))
+
+    @property
+    def size_words(self) -> str:
+        """`1 to 8`, or `1, 2, 4 or 8`."""
+        *most, last = map(str, self.allowed_sizes or (self.max,))
+        return f"{', '.join(most)} or {last}" if most else last if self.sizes else f"{self.min} to {last}"
 
     @property
     def elastic(self) -> bool:

@@ -108,16 +108,18 @@ def _drain_hook() -> list[str]:
 
 
 def flags(spec: JobSpec, run_dir: str = contract.RUN_DIR) -> list[str]:
-    """The flags of horovodrun, with the files that it uses in `run_dir`.
+    """The flags of horovodrun, with the files that it uses in `run_dir`. `launch` has one more, for `workers.sizes`.
 
     horovodrun counts processes, a job description counts workers.
     """
     workers, slots = spec.workers, spec.workers.slots
     limit = [] if spec.reset_limit is None else ["--reset-limit", str(spec.reset_limit)]
+    allowed = [size * slots for size in workers.allowed_sizes] if _is_ours(spec) else []
     return [
         *("-np", str(workers.start * slots)),
         *("--min-np", str(workers.min * slots)),
         *("--max-np", str(workers.max * slots)),
+        *_sizes(allowed),
         *("--slots-per-host", str(slots)),
         *("--network-interface", spec.network.interface),
         *("--host-discovery-script", f"{run_dir}/{contract.HOSTS_SCRIPT}"),
@@ -126,6 +128,10 @@ def flags(spec: JobSpec, run_dir: str = contract.RUN_DIR) -> list[str]:
         *_elastic_timeout(spec),
         *limit,
     ]
+
+
+def _sizes(allowed: Sequence[int]) -> list[str]:
+    return ["--sizes", ",".join(map(str, allowed))] if allowed else []
 
 
 def _elastic_timeout(spec: JobSpec) -> list[str]:
@@ -147,7 +153,7 @@ def sidecar(
     """
     alive = {"path": "/healthz", "port": contract.DISCOVERY_METRICS_PORT}
     ready = {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}
-    again = [] if _is_ours(spec) else ["--offer-again"]
+    again = [] if _is_ours(spec) else ["--offer-again", *_sizes(spec.workers.allowed_sizes)]
     nodes = [] if spec.read_nodes else ["--no-nodes"]
     return without_empty(
         name=SIDECAR,

@@ -507,3 +507,19 @@ def test_a_stranger_cannot_take_the_place_of_a_process(job: Job) -> None:
     assert job.process is not None
     for pid in (job.process.pid, job.pid("a:0"), job.pid("c:0")):
         assert token not in Path(f"/proc/{pid}/cmdline").read_text()
+
+
+@pytest.mark.core
+def test_only_allowed_sizes_train_and_surplus_hosts_wait(job: Job) -> None:
+    """A lost host of four leaves three: two of them go on, and the third trains again with the next that comes."""
+    job.hosts("a:2", "b:2", "c:2", "d:2")
+    job.launch("-np", "8", "--min-np", "2", "--max-np", "8", "--sizes", "2,4,8")
+    eight = [f"{host}:{rank}" for host in "abcd" for rank in (0, 1)]
+    job.trains(*eight)
+    job.hosts("a:2", "c:2", "d:2")
+    job.trains("a:0", "a:1", "c:0", "c:1")
+    job.hosts("a:2", "c:2", "d:2", "e:2")
+    job.trains("a:0", "a:1", "c:0", "c:1", "d:0", "d:1", "e:0", "e:1")
+    job.check_no_step_was_lost()
+    assert {event["size"] for event in job.events("step")} == {8, 4}
+    assert job.status()["resizes"][1]["causes"] == ["b removed", "d is surplus"]

@@ -46,6 +46,7 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "workdir": ({}, "/work"),
     "env": ({}, {"A": "b"}),
     "secrets": ({}, ["s3"]),
+    "workers.sizes": ({}, [1, 2, 4]),
     "workers.min": ({}, 2),
     "workers.start": ({}, 2),
     "workers.max": ({}, 5),

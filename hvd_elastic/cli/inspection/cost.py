@@ -19,6 +19,7 @@ _COLUMNS = (
     Column(title="gpu-hours", key="gpu_hours", right=True),
     Column(title="lent", key="lent", right=True),
     Column(title="stalled", key="stalled", right=True),
+    Column(title="idle", key="idle", right=True),
     Column(title="repeated", key="repeated", right=True),
     Column(title="cost", key="cost", right=True),
     Column(title="saved", key="saved", right=True),
@@ -99,6 +100,7 @@ def _row(bill: "Bill") -> dict[str, Any]:
         "gpu_hours": bill.gpu_seconds,
         "lent": bill.lent_gpu_seconds,
         "stalled": bill.stalled_gpu_seconds,
+        "idle": bill.idle_gpu_seconds,
         "repeated": bill.repeated_gpu_seconds,
         "unpriced": bill.unpriced_gpu_seconds,
     }

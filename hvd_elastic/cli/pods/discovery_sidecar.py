@@ -20,6 +20,7 @@ from hvd_elastic.mpijob.contract import (
     RUN_DIR,
     SSH_KEY,
 )
+from hvd_elastic.policy.allowed_sizes import parse_sizes
 
 POSITIVE = click.IntRange(min=1)
 
@@ -29,6 +30,8 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--namespace", envvar=ENV_NAMESPACE, help="Its namespace; by default the pod's.")
 @click.option("--min-workers", envvar=ENV_MIN_WORKERS, type=POSITIVE, required=True)
 @click.option("--max-workers", envvar=ENV_MAX_WORKERS, type=POSITIVE, required=True)
+@click.option("--sizes", metavar="N,N,...", type=parse_sizes, help="The only numbers of workers to offer. "
+              "By default any: hvd-elastic launch knows the sizes itself.")  # fmt: skip
 @click.option("--slots", envvar=ENV_SLOTS, type=POSITIVE, default=1, show_default=True, help="Processes per worker.")
 @click.option("--api-version", type=click.Choice(["v2beta1", "v1"]), default="v2beta1", show_default=True,
               help="Of the MPIJob, in the group kubeflow.org.")  # fmt: skip
@@ -64,6 +67,7 @@ def command(
     namespace: str | None,
     min_workers: int,
     max_workers: int,
+    sizes: tuple[int, ...] | None,
     slots: int,
     api_version: str,
     run_dir: Path,
@@ -110,6 +114,7 @@ def command(
         run_dir=run_dir,
         min_workers=min_workers,
         max_workers=max_workers,
+        sizes=sizes or (),
         slots=slots,
         settle_seconds=settle,
         at_risk=AtRisk(at_risk),

@@ -10,6 +10,7 @@ import click
 from hvd_elastic.launcher.launch_settings import LaunchSettings, OnError
 from hvd_elastic.launcher.launcher_log import configure
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
+from hvd_elastic.policy.allowed_sizes import parse_sizes
 
 logger = logging.getLogger("hvd_elastic.launcher")
 
@@ -22,6 +23,8 @@ def _interfaces(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
 @click.option("-np", "--num-proc", "num_proc", type=int, required=True, help="Processes needed before training starts.")
 @click.option("--min-np", "--min-num-proc", "min_num_proc", type=int, help="Processes needed to go on. Default: -np.")
 @click.option("--max-np", "--max-num-proc", "max_num_proc", type=int, help="Processes at most. Default: unbounded.")
+@click.option("--sizes", metavar="N,N,...", type=parse_sizes, help="The only numbers of processes to train with. "
+              "Default: any.")  # fmt: skip
 @click.option("--slots-per-host", type=int, help="Processes on a host for which the script prints no number.")
 @click.option("--host-discovery-script", metavar="COMMAND", help="Prints HOST:SLOTS lines. For RUN_DIR/discover-hosts "
               "the snapshot beside it is watched instead.")  # fmt: skip
@@ -73,7 +76,7 @@ def command(**flags: Any) -> None:
         del flags[accepted]
     if flags["run_dir"] is None:
         del flags["run_dir"]
-    flags["on_error"] = OnError(flags["on_error"])
+    flags["on_error"], flags["sizes"] = OnError(flags["on_error"]), flags["sizes"] or ()
     settings = LaunchSettings(**flags)
     settings.check()
     from hvd_elastic.launcher import launch

@@ -63,7 +63,7 @@ class SizeProgress:
 def scale(
     cluster: ClusterClient, name: str, workers: int, *, approve: Callable[[Scaling], None] = lambda _scaling: None
 ) -> Scaling:
-    """Ask for a number of workers, from the min to the max of the job's description.
+    """Ask for a number of workers that the job's description allows.
 
     Args:
         cluster: with the job in its namespace.
@@ -71,7 +71,7 @@ def scale(
         workers: to be asked for.
         approve: is told what is about to be asked for; nothing is changed if it raises.
 
-    Raises JobStateError if the number is outside, or the job has ended; UnknownJobError; ForeignJobError; other
+    Raises JobStateError if it is not allowed, or the job has ended; UnknownJobError; ForeignJobError; other
     ClusterErrors.
     """
     decided = scaling_of(find_submitted(cluster, name), workers)
@@ -86,9 +86,9 @@ def scaling_of(job: SubmittedJob, workers: int) -> Scaling:
     if job.ended:
         raise JobStateError(f"{job.name} has {job.ended}: hvd-elastic restart {job.name} begins it again")
     bounds = job.description.workers
-    if not bounds.min <= workers <= bounds.max:
+    if not bounds.allows(workers):
         raise JobStateError(
-            f"{job.name} has {bounds.min} to {bounds.max} workers, so not {workers}: to have other bounds, change "
+            f"{job.name} has {bounds.size_words} workers, so not {workers}: to have other bounds, change "
             "workers in its description, and submit it again"
         )
     return Scaling(job=job, workers=workers)

@@ -155,10 +155,10 @@ def with_live_decisions(manifest: Json, live: Json | None, spec: JobSpec) -> Jso
         made["spec"]["runPolicy"]["suspend"] = job.suspended
     if job.wanted:
         wanted = decimal_count(job.wanted)
-        if wanted is None or not spec.workers.min <= wanted <= spec.workers.max:
+        if wanted is None or not spec.workers.allows(wanted):
             raise JobStateError(
                 f"{job.name} was scaled to {job.wanted} workers, which is not within the new description's "
-                f"{spec.workers.min} to {spec.workers.max}: scale it to what both allow, or forget its size: kubectl "
+                f"{spec.workers.size_words}: scale it to what both allow, or forget its size: kubectl "
                 f"annotate mpijob {job.name} -n {job.namespace} {ANNOTATION_WANTED_WORKERS}-"
             )
         made["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = job.replicas

@@ -49,6 +49,8 @@ class Bill:
     gpu_seconds: float
     lent_gpu_seconds: float
     stalled_gpu_seconds: float
+    idle_gpu_seconds: float
+    """Of workers that did not train while others did. Pauses of resizes count here and as stalled."""
     repeated_gpu_seconds: float
     """Of the steps that were done again: their share of all steps, times what was held and did not stall."""
     preemptions: int
@@ -111,6 +113,7 @@ def bill_of(facts: JobFacts, prices: PriceList) -> Bill | None:
         gpu_seconds=account.held_gpu_seconds,
         lent_gpu_seconds=account.lent_gpu_seconds,
         stalled_gpu_seconds=account.stalled_gpu_seconds,
+        idle_gpu_seconds=account.idle_gpu_seconds,
         repeated_gpu_seconds=repeated_gpu_seconds(account),
         preemptions=account.preemptions,
         training_seconds=account.training_seconds,

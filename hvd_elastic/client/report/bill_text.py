@@ -25,6 +25,8 @@ def _lines(bill: Bill, prices: PriceList) -> Iterator[str]:
     if bill.preemptions:
         yield f"  lent to others {_hours(bill.lent_gpu_seconds)} in {count_words(bill.preemptions, 'preemption')}"
     yield f"  lost to stalls {_hours(bill.stalled_gpu_seconds)}, to repeated steps {_hours(bill.repeated_gpu_seconds)}"
+    if bill.idle_gpu_seconds > 0:
+        yield f"  idle {_hours(bill.idle_gpu_seconds)}: of workers that started or were surplus while others trained"
     if bill.gpu_seconds > bill.unpriced_gpu_seconds:
         as_of = f" (prices of {prices.as_of})" if prices.as_of else ""
         yield (

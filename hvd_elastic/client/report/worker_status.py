@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
+from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.report.job_facts import JobFacts
 from hvd_elastic.client.report.missing_pods import missing_worker_words
 from hvd_elastic.client.report.words.cause_words import (
@@ -18,7 +19,7 @@ from hvd_elastic.client.report.words.time_words import event_time
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving, WorldChanged
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
-from hvd_elastic.system.untrusted_values import decimal_count
+from hvd_elastic.system.untrusted_values import decimal_count, whole_number
 
 NOT_KNOWN: Final = "why its pod is gone is not known"
 
@@ -61,16 +62,30 @@ def worker_statuses(facts: JobFacts, *, trains: bool = True) -> tuple[WorkerStat
     """
     pods = {pod["metadata"]["name"]: pod for pod in (*facts.unlabelled, *facts.pods_of(Role.WORKER))}
     past, training = _PastPods.of(facts), _who_trains(facts) if trains else ()
+    surplus = _surplus_words(facts.job, len(training)) if training else ""
     names = sorted({*pods, *facts.asked_workers}, key=_index)
     return tuple(
-        _present(pods[name], past, facts, training=name in training) if name in pods else _absent(name, past, facts)
+        _present(pods[name], past, facts, training=name in training, surplus=surplus)
+        if name in pods
+        else _absent(name, past, facts)
         for name in names
     )
 
 
-def _present(pod: Json, past: "_PastPods", facts: JobFacts, *, training: bool) -> WorkerStatus:
+def _surplus_words(job: Json, training: int) -> str:
+    """What a ready worker waits for, where the job trains with some numbers of workers alone."""
+    workers = description_of(job).get("workers")
+    sizes = workers.get("sizes") if isinstance(workers, dict) else None
+    known = [size for one in sizes if (size := whole_number(one))] if isinstance(sizes, list) else []
+    following = min((size for size in known if size > training), default=None)
+    return "" if following is None else f"surplus until there are {following}"
+
+
+def _present(pod: Json, past: "_PastPods", facts: JobFacts, *, training: bool, surplus: str) -> WorkerStatus:
     view = PodView.from_json(pod)
     state, why = _judge(pod, view, facts, training=training)
+    if state is WorkerPodState.READY:
+        why = "; ".join(filter(None, (surplus, why)))
     own, before = past.departures.get(view.uid), past.departures.get(past.last(view.name, besides=view.uid))
     if own and state in {WorkerPodState.LEAVING, WorkerPodState.ENDED}:
         why = departure_words(own)

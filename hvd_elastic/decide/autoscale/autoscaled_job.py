@@ -29,6 +29,8 @@ class AutoscaledJob:
     """Of what was read: a change is refused if somebody has written since."""
     min: int
     max: int
+    sizes: tuple[int, ...]
+    """The only numbers of workers that train; empty: any."""
     gpus: int
     """Of one worker."""
     resource: str
@@ -72,6 +74,7 @@ class AutoscaledJob:
             resource_version=mpijob["metadata"].get("resourceVersion", ""),
             min=workers.min,
             max=workers.max,
+            sizes=workers.allowed_sizes,
             gpus=workers.gpus,
             resource=workers.gpu_resource,
             asked=min(job.asked, ceiling or workers.max),
@@ -114,6 +117,7 @@ class AutoscaledJob:
             name=self.name,
             min=self.min,
             max=most,
+            sizes=self.sizes,
             workers=max(0, min(live.workers, most)) if live and trains else 0,
             wanted=present,
             gpus=self.gpus,

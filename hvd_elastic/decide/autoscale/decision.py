@@ -15,6 +15,7 @@ from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.decide.autoscale.node_pool import NodePool, pools_of
 from hvd_elastic.decide.autoscale.observed_speeds import ObservedSpeeds
 from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, GpuPod
+from hvd_elastic.policy.allowed_sizes import largest_size
 from hvd_elastic.policy.reserve import DemandHistory, reserve
 from hvd_elastic.policy.sharing import most_workers, share
 from hvd_elastic.policy.victims import PlacedJob, victims, victims_anywhere
@@ -120,7 +121,7 @@ def _in_pool(pool: NodePool, room: Room, memory: AutoscalerMemory, now: float) -
     wanted = {demand.name: shared[demand.name] or demand.min for demand in demands}
     placed = pool.with_room(wanted)
     for job, demand in zip(pool.jobs, demands, strict=True):
-        workers = max(job.min, placed[job.name])
+        workers = max(job.min, largest_size(job.sizes, placed[job.name]))
         if demand.buy and not room.reserve and not room.waiting:
             workers = max(workers, most_workers(demand))
         if workers == job.asked or (job.is_cooling(now) and not (is_short and workers < job.asked)):
@@ -162,8 +163,10 @@ def _reason(pool: NodePool, room: Room, job: AutoscaledJob, workers: int, *, buy
         return "it may buy: the cluster autoscaler adds nodes for the workers that have no room"
     if workers > job.asked:
         return f"{count_words(sum(pool.free.values()), 'GPU')} of {count_words(len(pool.nodes), 'node')} are idle"
-    if workers >= len(pool.bound(job)):
-        return f"{count_words(job.asked - workers, 'worker')} had no room on any node"
+    there = len(pool.bound(job))
+    if workers >= largest_size(job.sizes, there):
+        surplus = f"it does not train with {count_words(there, 'worker')}, and its next size has no room"
+        return surplus if workers < there else f"{count_words(job.asked - workers, 'worker')} had no room on any node"
     if room.waiting:
         return f"inference waits for {count_words(room.waiting, 'GPU')}"
     if pool.held <= room.gpus:

@@ -31,6 +31,8 @@ class SimulatedJob:
     start: int
     max: int
     """Workers."""
+    sizes: tuple[int, ...] = ()
+    """The only numbers of workers that train; others are surplus. Empty: any."""
     gpus: int = 1
     """Of one worker."""
     speeds: Speeds

@@ -4,7 +4,6 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.next_hosts import oldest_first
 from hvd_elastic.launcher.core.process_control import ProcessControl
 from hvd_elastic.launcher.core.processes.process import LATE, Deadline, ProcessPhase
-from hvd_elastic.launcher.core.slot_placement import place
 from hvd_elastic.launcher.core.world_state import WorldState
 
 
@@ -30,6 +29,6 @@ class Newcomers:
         if not self._state.processes.newcomers_join:
             return
         leaving = self._state.processes.leaving()
-        for slot in place(oldest_first(eligible, self._state.processes.slots), self._state.limits.maximum):
+        for slot in self._state.place(oldest_first(eligible, self._state.processes.slots)):
             if self._state.processes.at(slot.key) is None and slot.key not in leaving:
                 self._control.start(slot, generation=-1, phase=ProcessPhase.STARTED, now=now)

@@ -1,7 +1,7 @@
 """Why a world changes, as values. The status file, the log and the metrics render them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +15,8 @@ class CauseKind(StrEnum):
     """A host came, or came to have more processes."""
     REMOVED = "removed"
     """A host left the list, or came to have fewer processes."""
+    SURPLUS = "surplus"
+    """A host is left over: no allowed size needs it. It joins again with others."""
     LOST = "lost"
     """A process died or failed."""
     LEFT = "left"
@@ -28,6 +30,7 @@ class CauseKind(StrEnum):
 _VERBS = {
     CauseKind.JOINED: "joined",
     CauseKind.REMOVED: "removed",
+    CauseKind.SURPLUS: "is surplus",
     CauseKind.LOST: "lost:",
     CauseKind.LEFT: "left:",
     CauseKind.HUNG: "written off:",
@@ -57,10 +60,13 @@ def describe_causes(causes: tuple[ResizeCause, ...]) -> str:
     return "; ".join(map(str, causes))
 
 
-def world_differences(before: Sequence[Slot], after: Sequence[Slot], known: Iterable[ResizeCause]) -> list[ResizeCause]:
+def world_differences(
+    before: Sequence[Slot], after: Sequence[Slot], known: Iterable[ResizeCause], usable: Container[str] = ()
+) -> list[ResizeCause]:
     """How two worlds differ, one cause per host.
 
-    A host that a cause in `known` already names is not reported as removed again.
+    A host that a cause in `known` already names is not reported as removed again. `usable`: aliases of hosts that could
+    be used: they are not removed, but surplus.
     """
     labels = {slot.host.alias: slot.host.label for slot in (*before, *after)}
     old, new = (Counter(slot.host.alias for slot in world) for world in (before, after))
@@ -73,7 +79,7 @@ def world_differences(before: Sequence[Slot], after: Sequence[Slot], known: Iter
     ]
     removed = [
         ResizeCause(
-            kind=CauseKind.REMOVED,
+            kind=CauseKind.SURPLUS if alias in usable else CauseKind.REMOVED,
             host=labels[alias],
             detail=f"but for {new[alias]} of {count}" if new[alias] else "",
         )

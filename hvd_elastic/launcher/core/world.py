@@ -35,7 +35,7 @@ from hvd_elastic.launcher.core.processes.awaited_members import AwaitedMembers
 from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.signs_of_life import PingOutcome
-from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, SlotKey, place
+from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, SlotKey
 from hvd_elastic.launcher.core.world_formation import WorldFormation
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.core.world_state import WorldState
@@ -272,7 +272,7 @@ class World:
 
     def wanted_size(self, now: float) -> int:
         """The size of the world that the hosts would allow."""
-        return len(place(self._state.hosts.eligible(now), self._state.limits.maximum))
+        return len(self._state.place(self._state.hosts.eligible(now)))
 
     def blacklisted(self, now: float) -> tuple[str, ...]:
         """Aliases that are left out because a process died there."""
@@ -290,7 +290,7 @@ class World:
     def _notify(self, now: float) -> None:
         if self.forming or self._state.succeeded or any(p.phase is ProcessPhase.ASKING for p in self.processes.alive()):
             return
-        slots = place(next_hosts(self._state.hosts.eligible(now), self.processes), self._state.limits.maximum)
+        slots = self._state.place(next_hosts(self._state.hosts.eligible(now), self.processes))
         if self._notices.send(slots if len(slots) >= self._state.limits.minimum else (), now):
             self._state.resize.begin_pause(now)
 

@@ -36,7 +36,7 @@ class WorldFormation:
         if self._waits_to_begin and lost_pods in {LostPodsVerdict.CAME_BACK, LostPodsVerdict.UNKNOWN}:
             self._wait_for_pods(lost_pods)
             return
-        slots = place(self._state.hosts.eligible(now), self._state.limits.maximum)
+        slots = self._state.place(self._state.hosts.eligible(now))
         is_first = self._state.processes.generation == 0 and not self._state.has_begun
         needed = self._state.limits.start if is_first else self._state.limits.minimum
         if len(slots) < needed:
@@ -130,17 +130,18 @@ class WorldFormation:
     def _form_next(self, holders: list[Process], now: float) -> None:
         usable = next_hosts(self._state.hosts.eligible(now), self._state.processes)
         hosts, handover = state_holders_first(usable, holders)
-        maximum = self._state.limits.maximum
-        slots = place(hosts, None if maximum is None else maximum + handover)
-        if len(slots) - handover < self._state.limits.minimum:
+        limits, available = self._state.limits, sum(host.slots for host in hosts)
+        if limits.size(available - handover) < limits.minimum:
             self._keep_only(hosts, now)
             self._let_dispensable_go(now)
-            self._wait_for_slots(len(slots) - handover, self._state.limits.minimum, now)
+            self._wait_for_slots(available - handover, limits.minimum, now)
         else:
-            self._form(slots, now)
+            self._form(place(hosts, limits.handover_size(available, handover)), now)
 
     def _form(self, slots: tuple[Slot, ...], now: float) -> None:
-        self._state.resize.add(*world_differences(self._state.processes.slots, slots, self._state.resize.causes))
+        eligible = self._state.hosts.eligible(now) if self._state.limits.sizes else ()
+        causes, usable = self._state.resize.causes, {host.alias for host in eligible}
+        self._state.resize.add(*world_differences(self._state.processes.slots, slots, causes, usable))
         if not self._state.resize.causes:
             self._state.resize.add(self._own_wish())
         generation = self._state.processes.generation + 1

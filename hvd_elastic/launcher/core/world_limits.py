@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hvd_elastic.policy.allowed_sizes import largest_size
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldLimits:
@@ -11,6 +13,8 @@ class WorldLimits:
     """Slots needed for the job's first world."""
     minimum: int
     maximum: int | None
+    sizes: tuple[int, ...] = ()
+    """The only sizes that a world may have; empty: any."""
     elastic_timeout: float
     """How long there may be fewer than `minimum` slots before the job ends; infinite: as long as it takes."""
     reset_limit: int | None
@@ -59,3 +63,17 @@ class WorldLimits:
     first step would otherwise be begun again for ever."""
     leave_patience: float = 15.0
     """How long a process that was told to leave may take before it is killed."""
+
+    def size(self, available: int) -> int:
+        """Of the largest world in so many slots. Below the smallest that is allowed: as many as there are."""
+        most = available if self.maximum is None else min(available, self.maximum)
+        return largest_size(self.sizes, most)
+
+    def handover_size(self, available: int, handover: int) -> int:
+        """The same, where `handover` of these slots are there only to hand the state over.
+
+        These are part of an allowed size if it has room for a newcomer. Else they come on top, for one world: to lose
+        the state would be worse.
+        """
+        size = self.size(available)
+        return size if self.sizes and size > handover else self.size(available - handover) + handover

@@ -1,13 +1,16 @@
 """What a launcher knows of its job's world: the one value that all its decisions read and change."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import ActionQueue, WorldResized
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import ResizeCause
 from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
+from hvd_elastic.launcher.core.slot_placement import Slot, place
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 
 
@@ -79,3 +82,7 @@ class WorldState:
             resize=PendingResize(),
             signs=SignsOfLife(limits, actions),
         )
+
+    def place(self, hosts: Sequence[Host]) -> tuple[Slot, ...]:
+        """The largest world that is allowed on these hosts, the first ones first."""
+        return place(hosts, self.limits.size(sum(host.slots for host in hosts)))

@@ -156,6 +156,17 @@ def test_a_stall_costs_the_gpus_that_are_held() -> None:
     assert (account.resizes, account.repeated_steps, account.step) == (1, 3, 50)
 
 
+def test_a_worker_that_does_not_train_while_others_do_is_idle() -> None:
+    """It starts, or no allowed size needs it."""
+    surplus = [*STORY, bound(150.0, 1, "c"), bound(150.0, 2, "d", gpus=2)]
+    assert fold(surplus, 200.0).idle_gpu_seconds == 50.0 * (4 + 2)
+    joined = WorldChanged(unix=180.0, workers=("job-worker-0", "job-worker-1"), step=60)
+    assert fold([*surplus, joined], 200.0).idle_gpu_seconds == 30.0 * (4 + 2) + 20.0 * 2
+    gone = WorkerGone(unix=160.0, pod="job-worker-2", uid="d")
+    assert fold([*surplus, gone], 200.0).idle_gpu_seconds == 50.0 * 4 + 10.0 * 2
+    assert fold(STORY, 200.0).idle_gpu_seconds == 0.0
+
+
 def test_training_ends_with_its_launcher_and_not_with_its_sidecar() -> None:
     assert fold(STORY, 200.0).training_seconds == 180.0
     assert fold([*STORY, LauncherStarted(unix=150.0, pod="job-launcher-a", uid="l")], 200.0).training_seconds == 180.0

@@ -19,8 +19,9 @@ from hvd_elastic.discovery import (
 from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed
 from hvd_elastic.discovery.rules.eligibility import EligibilityIndex
 from hvd_elastic.discovery.rules.inventory import Inventory
-from hvd_elastic.discovery.rules.pod_verdict import judge
+from hvd_elastic.discovery.rules.pod_verdict import Candidate, judge
 from hvd_elastic.mpijob.contract import ANNOTATION_LEAVE, WorkerState
+from hvd_elastic.policy.allowed_sizes import largest_size
 from testbed.kube_api import OWNER, Json, container, node, pod
 
 GOOD = PodView(name="job-worker-0", uid="a", ip="10.0.0.1", owner_uid=OWNER, node="n")
@@ -428,6 +429,40 @@ def test_why_a_worker_that_is_spared_was_left_out() -> None:
     inventory = Inventory(EligibilityRules(min_workers=0))
     inventory.update_pods(Listed((GOOD,)))
     inventory.update_workers(WAITS)
+    (host,) = inventory.eligible_hosts().hosts
     inventory.update_nodes(Listed((NodeView(name="n", at_risk="VMEventScheduled"),)))
     assert not inventory.eligible_hosts().hosts
-    assert inventory.why_left_out(GOOD.uid) == "node-at-risk: VMEventScheduled"
+    assert inventory.why_left_out(host) == "node-at-risk: VMEventScheduled"
+
+
+def test_of_workers_that_no_allowed_size_needs_those_stay_that_are_on_the_list() -> None:
+    """Whoever is likelier to survive: a change of members costs a resize."""
+    inventory = Inventory(EligibilityRules(sizes=(1, 2, 4)))
+    views = [replace(GOOD, uid=uid, name=uid, ip=f"10.0.0.{n}", ready_since=9.0 - n) for n, uid in enumerate("abc")]
+    inventory.update_workers({})
+    inventory.update_pods(Listed((*views[:2],)))
+    inventory.update_workers(dict.fromkeys("ab", WorkerView()))
+    assert [host.uid for host in inventory.eligible_hosts().hosts] == ["b", "a"]
+    inventory.update_pods(Changed(views[2]))
+    inventory.update_workers({"c": WorkerView()})
+    assert [host.uid for host in inventory.eligible_hosts().hosts] == ["c", "b"]
+    found = inventory.eligible_hosts(offered={"a", "b"})
+    assert [host.uid for host in found.hosts] == ["b", "a"]
+    assert [(out.pod, out.reason) for out in found.left_out] == [("c", Reason.SURPLUS)]
+    surplus = inventory.index.verdict("c")
+    assert isinstance(surplus, Candidate)
+    assert inventory.why_left_out(surplus.host) == "surplus"
+
+
+@given(pods=st.lists(PODS, max_size=12), sizes=st.sets(st.integers(1, 9), max_size=4), before=st.integers(0, 2**12))
+def test_an_allowed_number_is_offered_and_too_few_are_offered_all(
+    pods: list[PodView], sizes: set[int], before: int
+) -> None:
+    offered = {view.uid for number, view in enumerate(pods) if before >> number & 1}
+    free = eligible_hosts(pods, EligibilityRules(), nodes=NODES)
+    cut = eligible_hosts(pods, EligibilityRules(sizes=tuple(sizes)), nodes=NODES, offered=offered)
+    assert len(cut.hosts) == largest_size(sizes, len(free.hosts))
+    assert [host for host in free.hosts if host in cut.hosts] == list(cut.hosts), "in the order of ranks"
+    assert len(cut.hosts) + len(cut.left_out) == len(pods)
+    left = {host.uid for host in free.hosts} - {host.uid for host in cut.hosts}
+    assert not left & offered or {host.uid for host in cut.hosts} <= offered

@@ -130,6 +130,31 @@ def test_a_worker_that_horovodrun_does_not_use_is_offered_again(
     until(lambda: train() and running.hosts() == ["0", "1"])
 
 
+def test_under_horovodrun_an_allowed_number_of_workers_is_offered_and_the_others_are_not_withdrawn(
+    api: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unused_hosts, "PATIENCE_SECONDS", 0.5)
+    put(api, 0, 1)
+    running, steps = start(offer_again=True, sizes=(1, 2, 4)), itertools.count()
+
+    def train() -> bool:
+        for index in (0, 1):
+            workers.say(f"127.0.1.{index + 1}", state=WorkerState.TRAINING, step=next(steps))
+        return True
+
+    train()
+    running.shows(0, 1)
+    put(api, 2)
+    until(lambda: [out.reason for out in running.sidecar.eligible.left_out] == ["surplus"])
+    began = next(steps)
+    until(lambda: train() and next(steps) > began + 100 and running.hosts() == ["0", "1"])
+    assert [out.reason for out in running.sidecar.eligible.left_out] == ["surplus"], "it was never offered"
+    put(api, 3)
+    until(lambda: train() and running.hosts() == ["0", "1", "2", "3"])
+    api.put(PODS, pod(1, disrupted="PreemptionByScheduler"))
+    until(lambda: train() and running.hosts() == ["0", "2"])
+
+
 def test_survives_the_loss_of_the_api_server(api: KubeApi, start: Start) -> None:
     put(api, 0, 1)
     running = start()

@@ -19,6 +19,7 @@ from hvd_elastic.launcher.core.hosts.host_lists import HostsError, parse_hosts_f
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST, ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, world_differences
 from hvd_elastic.launcher.core.slot_placement import Slot, place
+from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.launch_job import _machine_problems
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.launcher.launcher_metrics import status_registry
@@ -141,6 +142,12 @@ def test_the_cooldown_doubles_within_its_range(times: int, random: float) -> Non
     assert blacklist.next_return(0.0) == delays[-1]
 
 
+def world_limits(**fields: object) -> WorldLimits:
+    values = {"start": 1, "minimum": 1, "maximum": None, "elastic_timeout": math.inf, "reset_limit": None}
+    times = dict.fromkeys(("settle", "hang_timeout", "removed_patience", "start_timeout", "first_start_timeout"), 60.0)
+    return WorldLimits(**values | times | {"restart_errors": False} | fields)  # type: ignore[arg-type]
+
+
 def settings(**fields: object) -> LaunchSettings:
     return LaunchSettings(**{"command": ("true",), "num_proc": 2, "hosts": "a:2", **fields})  # type: ignore[arg-type]
 
@@ -151,6 +158,24 @@ def test_all_problems_are_reported_at_once() -> None:
         wrong.check()
     paths = {problem.path for problem in error.value.problems}
     assert paths == {"COMMAND", "--min-np", "--max-np", "--reset-limit", "--host-discovery-script"}
+
+
+def test_every_limit_is_an_allowed_size() -> None:
+    settings(sizes=(1, 2, 4), min_num_proc=1, max_num_proc=4).check()
+    with pytest.raises(InvalidInputError) as error:
+        settings(sizes=(2, 4), min_num_proc=1, max_num_proc=3).check()
+    assert {problem.path for problem in error.value.problems} == {"--min-np", "--max-np"}
+
+
+@given(st.sets(st.integers(1, 12), max_size=4), st.integers(1, 20), st.integers(0, 4))
+def test_who_hands_over_is_part_of_an_allowed_size_where_a_newcomer_has_room(
+    sizes: set[int], newcomers: int, handover: int
+) -> None:
+    limits = world_limits(sizes=tuple(sizes), maximum=max(sizes, default=None))
+    size = limits.handover_size(newcomers + handover, handover)
+    assert handover < size <= newcomers + handover
+    fits = any(handover < one <= newcomers + handover for one in sizes)
+    assert not fits or size in sizes
 
 
 @pytest.mark.parametrize(("number", "refused"), [(errno.ENOSPC, 0), (errno.EDQUOT, 0), (errno.EROFS, 2)])
@@ -269,3 +294,5 @@ def test_the_differences_of_two_worlds_host_by_host() -> None:
     assert differences == [joined("c"), joined("a", "with 1 more"), removed("b")]
     assert world_differences(world(a=2, b=2), world(a=1), [KILLED]) == [removed("a", "but for 1 of 2")]
     assert world_differences(world(a=1), world(a=1), []) == []
+    (surplus, gone) = world_differences(world(a=1, b=1, c=1), world(a=1), [], {"a-1", "b-1"})
+    assert (str(surplus), str(gone)) == ("b is surplus", "c removed")

@@ -33,9 +33,16 @@ if TYPE_CHECKING:
 class Story:
     """A world, a clock, and workers that act when a test calls them by name."""
 
-    def __init__(self, minimum: int = 1, *, elastic_timeout: float = math.inf, reset_limit: int | None = None) -> None:
+    def __init__(
+        self,
+        minimum: int = 1,
+        *,
+        sizes: tuple[int, ...] = (),
+        elastic_timeout: float = math.inf,
+        reset_limit: int | None = None,
+    ) -> None:
         limits = WorldLimits(
-            start=minimum, minimum=minimum, maximum=None, elastic_timeout=elastic_timeout,
+            start=minimum, minimum=minimum, maximum=None, sizes=sizes, elastic_timeout=elastic_timeout,
             reset_limit=reset_limit,
             restart_errors=False,
             settle=0.0, hang_timeout=60.0, removed_patience=2.0, start_timeout=120.0, first_start_timeout=600.0,
@@ -193,6 +200,41 @@ def test_a_host_that_may_be_used_again_gets_a_new_process_while_the_others_stand
     story.joins("b")
     story.joins("a")
     assert len(causes(story.joins("b"))) == 1
+
+
+def test_after_a_death_the_largest_allowed_size_trains_and_who_is_left_over_joins_again_with_another() -> None:
+    story = Story(sizes=(1, 2, 4))
+    story.hosts(a=1, b=1, c=1, d=1)
+    assert causes(story.train("a", "b", "c", "d")) == [("a joined", "b joined", "c joined", "d joined")]
+    story.dies("b")
+    for alias in "acd":
+        story.asks(alias)
+    assert causes([*story.joins("a"), *story.joins("c")]) == [
+        ("b[0] lost: signal 9 (SIGKILL)", "d is surplus"),
+    ]
+    story.world.exited(story.numbers["d", 0], int(Exit.REMOVED), story.now)
+    started = [action.slot.key for action in story.hosts(a=1, c=1, d=1) if isinstance(action, StartProcess)]
+    assert not started, "three are not an allowed size, so nobody else is started"
+    started = [action.slot.key for action in story.hosts(a=1, c=1, d=1, e=1) if isinstance(action, StartProcess)]
+    assert started == [("d", 0), ("e", 0)]
+    assert notices(story.joins("d")) == 0
+    assert notices(story.joins("e")) == 1
+    for alias in "ac":
+        story.asks(alias)
+    assert causes([action for alias in "acde" for action in story.joins(alias)]) == [("d joined", "e joined")]
+
+
+def test_below_the_smallest_size_training_waits() -> None:
+    story = Story(minimum=2, sizes=(2, 4))
+    story.hosts(a=1, b=1)
+    story.train("a", "b")
+    story.dies("b")
+    story.asks("a")
+    assert not causes(story.joins("a"))
+    story.hosts(a=1, c=1)
+    story.joins("c")
+    story.joins("a")
+    assert causes([*story.joins("c"), *story.joins("a")]) == [("c joined", "b[0] lost: signal 9 (SIGKILL)")]
 
 
 def test_a_process_that_waited_at_the_barrier_must_show_that_it_is_alive(story: Story) -> None:

@@ -74,11 +74,17 @@ class Machine(RuleBasedStateMachine):
         self.failed: set[str] = set()
         """Aliases of hosts on which a process has ended that was not asked to."""
 
-    @initialize(minimum=st.integers(1, 3), maximum=st.one_of(st.none(), st.integers(3, 6)), count=st.integers(3, 4))
-    def begin(self, minimum: int, maximum: int | None, count: int) -> None:
-        self.minimum, self.maximum = minimum, maximum
+    @initialize(
+        minimum=st.integers(1, 3),
+        maximum=st.one_of(st.none(), st.integers(3, 6)),
+        sizes=st.one_of(st.just(set[int]()), st.sets(st.integers(1, 6), max_size=3)),
+        count=st.integers(3, 4),
+    )
+    def begin(self, minimum: int, maximum: int | None, sizes: set[int], count: int) -> None:
+        self.sizes = tuple({minimum, *(size for size in sizes if size > minimum)}) if sizes else ()
         limits = WorldLimits(
-            start=minimum, minimum=minimum, maximum=maximum, elastic_timeout=1e6, reset_limit=None, restart_errors=True,
+            start=minimum, minimum=minimum, maximum=maximum, sizes=self.sizes, elastic_timeout=1e6,
+            reset_limit=None, restart_errors=True,
             settle=0.0, hang_timeout=60.0, removed_patience=2.0, start_timeout=120.0,
             first_start_timeout=120.0,
         )  # fmt: skip
@@ -237,8 +243,10 @@ class Machine(RuleBasedStateMachine):
                 self.workers[number] = Worker(number, slot)
             case EndProcess(number=number, at_once=at_once):
                 self.end(number, at_once=at_once)
-            case FormWorld():
+            case FormWorld(slots=slots):
                 self.formed, self.notices = action, 0
+                hands_over = slots[0].host.alias not in {host.alias for host in self.hosts}
+                assert not self.sizes or len(slots) in self.sizes or hands_over
             case NotifyCoordinator():
                 self.notices += 1
                 self.call(lambda: self.world.notified(delivered=True, now=self.now))

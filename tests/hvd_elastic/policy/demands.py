@@ -43,17 +43,22 @@ def any_speeds(draw: st.DrawFn, most: int) -> Speeds:
 
 @st.composite
 def demands(
-    draw: st.DrawFn, *, concave: bool = False, sizes: tuple[int, ...] = (1,), jobs: int = 3
+    draw: st.DrawFn, *, concave: bool = False, sizes: tuple[int, ...] = (1,), jobs: int = 3, only_some: bool = False
 ) -> tuple[JobDemand, ...]:
-    """Up to `jobs` jobs that wait, of at most five workers each."""
+    """Up to `jobs` jobs that wait, of at most five workers each. `only_some`: they train with some numbers of workers
+    alone.
+    """
     made = []
     for number in range(draw(st.integers(1, jobs))):
         most = draw(st.integers(1, 5))
+        least = draw(st.integers(1, most))
+        allowed = draw(st.sets(st.integers(least, most))) | {least} if only_some else ()
         made.append(
             demand(
                 f"team/{number}",
-                min=draw(st.integers(1, most)),
+                min=least,
                 max=most,
+                sizes=tuple(allowed),
                 gpus=draw(st.sampled_from(sizes)),
                 speeds=draw(concave_speeds(most) if concave else any_speeds(most)),
                 weight=draw(st.sampled_from((1.0, 2.0))),

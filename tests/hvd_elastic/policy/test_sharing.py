@@ -74,6 +74,30 @@ def test_no_bound_is_ever_broken(jobs: tuple[JobDemand, ...], gpus: int) -> None
         assert workers[job.name] == 0 or job.min <= workers[job.name] <= most_workers(job)
 
 
+@given(
+    jobs=demands(sizes=(1, 2, 3), only_some=True),
+    gpus=gpu_counts,
+    wanted=st.lists(st.integers(0, 5), min_size=3, max_size=3),
+)
+def test_only_allowed_sizes_are_given_and_nothing_is_worth_more(
+    jobs: tuple[JobDemand, ...], gpus: int, wanted: list[int]
+) -> None:
+    """Whatever numbers they have, as after a preemption."""
+    jobs = tuple(replace(job, workers=one, wanted=one) for job, one in zip(jobs, wanted, strict=False))
+    workers = share(jobs, gpus)
+    assert held(jobs, workers) <= gpus
+    assert all(workers[job.name] in {0, *job.sizes} for job in jobs)
+    waiting = tuple(replace(job, workers=0, wanted=0) for job in jobs)
+    workers = share(waiting, gpus)
+    running = [job for job in jobs if workers[job.name]]
+    assert worth(running, workers) == pytest.approx(best_worth(running, gpus)) if running else True
+
+
+def test_a_worker_that_no_allowed_size_needs_goes_where_it_trains() -> None:
+    jobs = demand("team/a", sizes=(1, 2, 4, 8), workers=4, wanted=5), demand("team/b", workers=3, wanted=3)
+    assert share(jobs, 8) == {"team/a": 4, "team/b": 4}
+
+
 @given(jobs=demands(sizes=(1, 2)), gpus=gpu_counts)
 def test_nobody_gets_more_than_min_while_another_could_have_its_min(jobs: tuple[JobDemand, ...], gpus: int) -> None:
     workers = share(jobs, gpus)

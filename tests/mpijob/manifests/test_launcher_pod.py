@@ -51,6 +51,15 @@ def test_both_launchers_take_the_same_flags_and_ours_serves_metrics_where_the_mo
     assert (port["name"], port["containerPort"]) == ("metrics-launch", 9401)
 
 
+def test_allowed_sizes_are_given_to_our_launcher_and_cut_by_the_sidecar_under_horovodrun() -> None:
+    spec = {"workers__sizes": [1, 2, 4], "workers__slots": 2}
+    stock, ours = (job(launcher=kind, **spec) for kind in LauncherKind)
+    assert flag(launcher_pod.command(ours), "--sizes") == ["2,4,8"]
+    assert "--sizes" not in launcher_pod.command(stock), "horovodrun has no such flag"
+    assert flag(launcher_pod.sidecar(stock, mounts=[])["command"], "--sizes") == ["1,2,4"]
+    assert "--sizes" not in launcher_pod.sidecar(ours, mounts=[])["command"], "the launcher has surplus workers wait"
+
+
 def test_a_job_waits_for_workers_as_long_as_it_takes() -> None:
     """Horovodrun has a limit of 600 s of its own, and no word for none."""
     stock, ours = (launcher_pod.command(job(launcher=kind)) for kind in LauncherKind)
@@ -169,9 +178,9 @@ def test_the_launchers_take_what_they_are_given() -> None:
     """`hvd-elastic launch` reads the flags that the generator writes."""
     from hvd_elastic.cli.this_machine.launch import command
 
-    words = launcher_pod.command(job(launcher="launch", workers="1:2:3", reset_limit=5))
+    words = launcher_pod.command(job(launcher="launch", workers="1:2:4", workers__sizes=[1, 2, 4], reset_limit=5))
     context = command.make_context("launch", words[2:])
-    assert context.command is command
+    assert context.params["sizes"] == (1, 2, 4)
 
 
 def test_horovodrun_takes_what_it_is_given() -> None:

@@ -43,7 +43,7 @@ def choose(
 
     Raises InvalidInputError if the values leave no setting, or too many.
     """
-    tried = settings(values)
+    tried = settings(values, ground.plans[0].spec.workers.sizes)
     points = [TrialPoint(setting=setting) for setting in tried]
     total = len(points) + TRIED_AGAIN * len(EVENTS) * len(values["copies"])
 

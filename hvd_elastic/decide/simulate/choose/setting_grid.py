@@ -1,7 +1,7 @@
 """The settings that are tried: values of each key, given or by default, and all their combinations."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from heapq import heappop, heappush
 from typing import Final
@@ -64,11 +64,17 @@ def given_values(words: Sequence[str]) -> SettingValues:
     return found
 
 
-def settings(values: SettingValues) -> list[JobSetting]:
-    """All combinations whose min is not above their max. Raises InvalidInputError if there are none, or too many."""
-    found = list(_combined(values))
+def settings(values: SettingValues, sizes: Collection[int] = ()) -> list[JobSetting]:
+    """All combinations whose min is not above their max. Raises InvalidInputError if there are none, or too many.
+
+    `sizes`: of these are min and max; empty: any.
+    """
+    found = [one for one in _combined(values) if not sizes or {one.min, one.max} <= set(sizes)]
     if not 0 < len(found) <= MOST_SETTINGS:
-        what = "leave no setting whose min is not above its max" if not found else f"are {len(found)} settings"
+        allowed = ", with both in workers.sizes" if sizes else ""
+        what = (
+            f"leave no setting whose min is not above its max{allowed}" if not found else f"are {len(found)} settings"
+        )
         way_out = f"give at most {MOST_SETTINGS}" if found else ""
         raise InvalidInputError([Problem(path="--grid", value=..., what=what, way_out=way_out)])
     return found

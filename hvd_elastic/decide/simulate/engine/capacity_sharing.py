@@ -55,6 +55,7 @@ def _demand(run: JobRun, now: float) -> JobDemand:
         name=run.job.name,
         min=run.job.min,
         max=run.job.max,
+        sizes=run.job.sizes,
         workers=run.workers.count(WorkerPhase.MEMBER),
         wanted=run.workers.wanted,
         gpus=run.job.gpus,

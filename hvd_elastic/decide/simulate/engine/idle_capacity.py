@@ -6,6 +6,8 @@ from heapq import heapify, heappop, heapreplace
 
 from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
 from hvd_elastic.decide.simulate.workload import SimulatedJob
+from hvd_elastic.policy.allowed_sizes import largest_size
+from hvd_elastic.policy.division import GpuClaim, divide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ def idle_stretches(cluster: ClusterDay) -> Iterator[IdleStretch]:
 def best_division(jobs: Sequence[SimulatedJob], gpus: int) -> tuple[int, ...]:
     """Workers of each job so that as many GPUs as can be are used, and where there is a choice, to the greatest gain.
 
+    Where jobs train with some sizes only, to the greatest gain alone.
+
     First each job that fits gets its min, the weightiest and smallest first; then the worker with the greatest marginal
     gain is added, again and again (F7 of Voda's scheduler, for concave speeds).
     """
@@ -41,6 +45,8 @@ def best_division(jobs: Sequence[SimulatedJob], gpus: int) -> tuple[int, ...]:
         if needed <= gpus:
             workers[number] = jobs[number].min
             gpus -= needed
+    if any(job.sizes for job in jobs):
+        return _divided(jobs, workers, gpus)
     gains = [(-_gain(jobs[number], workers[number]), number) for number in order if workers[number]]
     heapify(gains)
     while gains and gpus:
@@ -53,6 +59,22 @@ def best_division(jobs: Sequence[SimulatedJob], gpus: int) -> tuple[int, ...]:
         else:
             heappop(gains)
     return tuple(workers)
+
+
+def _divided(jobs: Sequence[SimulatedJob], mins: Sequence[int], spare: int) -> tuple[int, ...]:
+    """From one allowed size to the next it takes several workers, so the order of gains need not be the best.
+
+    `mins`: of the jobs that fit. `spare`: GPUs beyond these.
+    """
+    claims = {str(number): _claim(job) for number, job in enumerate(jobs) if mins[number]}
+    found = divide(claims, spare + sum(least * job.gpus for least, job in zip(mins, jobs, strict=True)))
+    return tuple(found.get(str(number), 0) for number in range(len(jobs)))
+
+
+def _claim(job: SimulatedJob) -> GpuClaim:
+    speeds = [job.speeds[largest_size(job.sizes, workers)] for workers in range(job.max + 1)]
+    worth = tuple(job.weight * speed / job.speeds[job.max] for speed in speeds)
+    return GpuClaim(gpus=job.gpus, least=job.min, most=job.max, worth=worth)
 
 
 def _gain(job: SimulatedJob, workers: int) -> float:

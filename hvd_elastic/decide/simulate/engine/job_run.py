@@ -130,9 +130,12 @@ class JobRun:
         self.turn_to(RunPhase.FORMING, now, self.stalls.restart if again else self.stalls.first_step, self._formed)
 
     def resize(self, now: float, seconds: float) -> None:
-        """Stand still as the world changes. All that are READY join. What comes meanwhile changes the same world."""
+        """Stand still as the world changes. All that are READY join, as far as sizes allow.
+
+        What comes meanwhile changes the same world.
+        """
         pending = self._until - now if self.phase is RunPhase.RESIZING else 0.0
-        self._admit(now)
+        self.workers.form(now)
         self.resizes += 1
         self.last_resize = now
         self.turn_to(RunPhase.RESIZING, now, max(seconds, pending), self.train)
@@ -158,16 +161,13 @@ class JobRun:
         self.progress.advance(now)
         action(now)
 
-    def _admit(self, now: float) -> None:
-        self.workers.move_all(WorkerPhase.READY, WorkerPhase.MEMBER, now)
-
     def _formed(self, now: float) -> None:
         if self.first_step is None:
             self.first_step = now
             self._next_checkpoint(now)
         else:
             self.restarts += 1
-        self._admit(now)
+        self.workers.form(now)
         self.train(now)
 
     def _complete(self, now: float) -> None:

@@ -9,6 +9,7 @@ from hvd_elastic.decide.simulate.engine.event_queue import TimedAction
 from hvd_elastic.decide.simulate.engine.job_progress import JobProgress
 from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, WorkerPhase, WorkerPod
 from hvd_elastic.decide.simulate.workload import SimulatedJob, Stalls
+from hvd_elastic.policy.allowed_sizes import largest_size
 
 
 class MemberLoss(Enum):
@@ -82,6 +83,11 @@ class JobWorkers:
         """Workers of which a world could be formed now."""
         return self.count(WorkerPhase.MEMBER) + self.count(WorkerPhase.READY)
 
+    @property
+    def reachable_size(self) -> int:
+        """The size of the largest world that could be formed now. Below the smallest: as many as there are."""
+        return largest_size(self._job.sizes, self.usable)
+
     def want(self, workers: int, now: float) -> None:
         """Have so many workers: new ones are asked for, or some are told to leave."""
         self.wanted = min(workers, self._job.max)
@@ -126,6 +132,14 @@ class JobWorkers:
             seconds = min(self._stalls.gpu_free + handover, worker.grace)
             self._around.at(now + seconds, partial(self._left, worker))
         self.noticed.clear()
+
+    def form(self, now: float) -> None:
+        """The largest world that is allowed, of its members first. Who is left over is READY, and waits."""
+        usable = [*self.of(WorkerPhase.MEMBER), *self.of(WorkerPhase.READY)]
+        for place, worker in enumerate(usable):
+            phase = WorkerPhase.MEMBER if place < largest_size(self._job.sizes, len(usable)) else WorkerPhase.READY
+            if phase is not worker.phase:
+                self._move(worker, phase, now)
 
     def move_all(self, phase: WorkerPhase, to: WorkerPhase, now: float) -> None:
         for worker in self.of(phase):

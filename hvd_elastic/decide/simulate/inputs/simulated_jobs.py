@@ -95,6 +95,7 @@ def simulated_jobs(plan: JobPlan, setting: JobSetting | None = None) -> tuple[Si
             min=chosen.min,
             start=min(max(plan.spec.workers.start, chosen.min), chosen.max),
             max=chosen.max,
+            sizes=tuple(size for size in plan.spec.workers.sizes if chosen.min <= size <= chosen.max),
             gpus=plan.spec.workers.gpus or 1,
             speeds=plan.curve.speeds(chosen.max, batch),
             samples_per_step=batch,

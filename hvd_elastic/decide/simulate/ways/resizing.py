@@ -16,7 +16,7 @@ def form_when_enough(run: JobRun, needed: int, now: float) -> None:
 
 def change_world(run: JobRun, now: float) -> None:
     """One resize for all that has happened in this moment. Newcomers alone wait for a resize under way to end."""
-    newcomers = run.workers.count(WorkerPhase.READY) > 0
+    newcomers = run.workers.reachable_size > run.workers.count(WorkerPhase.MEMBER)
     if run.workers.departures or (newcomers and run.phase is not RunPhase.RESIZING):
         run.resize(now, _stall(run, grows=newcomers))
 

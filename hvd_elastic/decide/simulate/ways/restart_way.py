@@ -34,7 +34,7 @@ class RestartWay:
 
     def on_checkpoint(self, run: JobRun, now: float) -> None:
         """Grow by those that have waited for it."""
-        if run.workers.count(WorkerPhase.READY):
+        if run.workers.reachable_size > run.workers.count(WorkerPhase.MEMBER):
             run.disband(now)
             run.resizes += 1
             run.last_resize = now

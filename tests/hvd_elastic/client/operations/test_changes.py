@@ -79,6 +79,13 @@ def test_a_number_outside_the_jobs_own(cluster: JobsCluster, workers: int) -> No
     assert WANTED not in cluster.job()["metadata"]["annotations"]
 
 
+def test_a_number_that_is_not_allowed(cluster: JobsCluster) -> None:
+    submit(cluster.client(), spec(workers__sizes=[1, 2, 4]))
+    with pytest.raises(JobStateError, match="bert has 1, 2 or 4 workers, so not 3"):
+        scale(cluster.client(), "bert", 3)
+    assert scale(cluster.client(), "bert", 2).workers == 2
+
+
 def test_a_job_that_has_ended_is_not_changed(cluster: JobsCluster) -> None:
     submit(cluster.client(), spec())
     cluster.change_job(status={"conditions": [{"type": "Succeeded", "status": "True"}]})

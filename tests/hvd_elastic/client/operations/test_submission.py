@@ -123,6 +123,9 @@ def test_a_size_that_the_new_description_does_not_allow(cluster: JobsCluster) ->
     cluster.annotate(wanted_workers="1")
     with pytest.raises(JobStateError, match="scaled to 1 workers, which is not within the new description's 2 to 4"):
         submit(cluster.client(), spec(workers="2:4"))
+    cluster.annotate(wanted_workers="3")
+    with pytest.raises(JobStateError, match="scaled to 3 workers, which is not within the new description's 2 or 4"):
+        submit(cluster.client(), spec(workers="2:4", workers__sizes=[2, 4]))
 
 
 def test_all_that_the_cluster_lacks_is_told_before_anything_is_written(cluster: JobsCluster) -> None:

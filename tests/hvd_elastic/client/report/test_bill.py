@@ -38,6 +38,12 @@ def test_spot_costs_less_than_the_same_on_demand() -> None:
     assert bill.stalled_gpu_seconds == 6.0
 
 
+def test_what_surplus_workers_hold_is_idle() -> None:
+    bill = made(ledger=(*LEDGER, bound(NOW - 360, 2, uid="surplus")))
+    assert bill.idle_gpu_seconds - made().idle_gpu_seconds == 360.0
+    assert "  idle 0.1" in bill_text(bill, PRICES)
+
+
 def test_a_job_that_has_ended_costs_no_more() -> None:
     ledger = (*LEDGER, JobEnded(unix=NOW - 400, succeeded=True))
     assert made(ledger=ledger).gpu_seconds == HELD - 800.0

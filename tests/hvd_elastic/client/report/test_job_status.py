@@ -1,5 +1,6 @@
 """Who trains, who does not and why, and what that cost."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -103,6 +104,24 @@ def test_what_a_cluster_says_does_not_steer_a_terminal() -> None:
 def test_each_pod_says_what_it_does(present: dict[str, object], state: WorkerPodState, why: str) -> None:
     two = worker_statuses(facts(pods=(present,)))[2]
     assert (two.state, two.why) == (state, why)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "why"),
+    [
+        ([1, 2, 4], "surplus until there are 4"),
+        ([1, 2], ""),
+        (None, ""),
+        ("124", ""),
+        ([[], {}, "4", -1, 1e400, True], ""),
+    ],
+)
+def test_a_ready_worker_that_no_allowed_size_needs_is_surplus(sizes: object, why: str) -> None:
+    job = mpijob(status=live())
+    description = {"name": "train", "workers": {"min": 1, "max": 8, "sizes": sizes}}
+    job["metadata"]["annotations"][ANNOTATION_SPEC] = json.dumps(description)
+    *_, two = worker_statuses(facts(job=job, pods=(launcher(), *(pod(f"train-worker-{index}") for index in range(3)))))
+    assert (two.state, two.why) == (WorkerPodState.READY, why)
 
 
 def test_the_ledger_says_more_of_a_pod_that_leaves_than_the_pod() -> None:

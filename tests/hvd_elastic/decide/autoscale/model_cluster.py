@@ -9,6 +9,7 @@ from hvd_elastic.decide.autoscale.decision import AutoscalerMemory, ScaleDecisio
 from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, GpuPod, Placement
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
+from hvd_elastic.policy.allowed_sizes import largest_size
 
 ANYWHERE = Placement(selector={}, terms=(), tolerations=())
 START = 1_000_000.0
@@ -22,6 +23,7 @@ def job(name: str = "team/a", **changes: Any) -> AutoscaledJob:
         "resource_version": "1",
         "min": 1,
         "max": 8,
+        "sizes": (),
         "gpus": 1,
         "resource": GPU_RESOURCE,
         "asked": 8,
@@ -122,7 +124,7 @@ class ModelCluster:
     def train(self, seconds: float) -> None:
         """Each job says how it is, as its sidecar would."""
         for place, one in enumerate(self.jobs):
-            size, before = self.sizes()[one.name], one.live
+            size, before = largest_size(one.sizes, self.sizes()[one.name]), one.live
             kept = before is not None and before.workers == size
             self.jobs[place] = replace(
                 one,

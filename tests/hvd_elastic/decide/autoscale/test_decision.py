@@ -177,6 +177,37 @@ def test_bounds_hold_whatever_happens(jobs: list[tuple[int, int, int]], nodes: l
             assert decision.reason
 
 
+def test_surplus_workers_are_given_back_and_asked_for_again_when_the_next_size_has_room() -> None:
+    cluster = settled(ModelCluster(jobs=[job("team/a", sizes=(1, 2, 4, 8))], nodes=[node("n1")]))
+    assert cluster.jobs[0].asked == 8
+    cluster.set_inference(1)
+    settled(cluster, 12)
+    assert cluster.jobs[0].asked == 4
+    assert "it does not train with 7 workers, and its next size has no room" in {one.reason for one in cluster.changes}
+    cluster.set_inference(0)
+    cluster.memory = AutoscalerMemory(jobs=cluster.memory.jobs)
+    assert settled(cluster, 60).sizes() == {"team/a": 8}
+
+
+@given(
+    sizes=st.sets(st.integers(1, 8), min_size=1, max_size=4),
+    nodes=st.lists(st.integers(1, 8), max_size=3),
+    inference=st.lists(st.integers(0, 12), min_size=1, max_size=6),
+    gpus=st.sampled_from((1, 2)),
+    buy=st.booleans(),
+)
+@settings(max_examples=examples(60))
+def test_only_allowed_sizes_are_asked_for(
+    sizes: set[int], nodes: list[int], inference: list[int], gpus: int, buy: bool
+) -> None:
+    picky = job("team/a", sizes=tuple(sizes), min=min(sizes), max=max(sizes), asked=max(sizes), gpus=gpus, buy=buy)
+    cluster = ModelCluster(jobs=[picky, job("team/b")], nodes=[node(f"n{n}", size) for n, size in enumerate(nodes)])
+    for count in inference:
+        cluster.set_inference(count)
+        for decision in (*cluster.turn(), *cluster.turn()):
+            assert decision.workers in (sizes if decision.job.name == "team/a" else range(1, 9))
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_a_day_of_constant_demand_is_a_quiet_day(noise: float) -> None:
     rng = random.Random(2)

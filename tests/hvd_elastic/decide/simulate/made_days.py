@@ -1,6 +1,7 @@
 """Small days and jobs for tests: some by hand, some drawn by hypothesis."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
@@ -103,5 +104,13 @@ def jobs(draw: st.DrawFn, name: str = "job", *, gpus: tuple[int, ...] = (1, 2)) 
 
 @st.composite
 def several_jobs(draw: st.DrawFn) -> tuple[SimulatedJob, ...]:
+    """Some of them train with some numbers of workers alone."""
     names = draw(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3, unique=True))
-    return tuple(draw(jobs(name)) for name in names)
+    made = [draw(jobs(name)) for name in names]
+    return tuple(draw(st.just(one) | _only_some(one)) for one in made)
+
+
+@st.composite
+def _only_some(draw: st.DrawFn, job: SimulatedJob) -> SimulatedJob:
+    ends = {job.min, job.start, job.max}
+    return replace(job, sizes=tuple(ends | draw(st.sets(st.integers(job.min, job.max)))))

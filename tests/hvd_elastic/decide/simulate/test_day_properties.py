@@ -51,7 +51,7 @@ def test_all_that_was_held_is_accounted_for(day: Day, tasks: tuple[SimulatedJob,
         assert 0 <= job.samples <= task.samples + 1e-6
         assert (job.completed is not None) == (job.samples >= task.samples)
         changes = list(job.sizes.changes())
-        assert all(0 <= change.workers <= task.max for change in changes)
+        assert all(change.workers in {0, *(task.sizes or range(task.max + 1))} for change in changes)
         assert [change.second for change in changes] == sorted(change.second for change in changes)
     capacity = sum(node.gpus * max(min(node.until, day.seconds) - node.since, 0) for node in day.nodes)
     assert sum(job.held for job in outcome.jobs) <= capacity + 1e-6

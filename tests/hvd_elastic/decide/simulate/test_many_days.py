@@ -51,7 +51,7 @@ def test_what_is_given_to_a_job_keeps_no_second_history_of_its_size() -> None:
 
 def histories() -> int:
     """How many there are in this process."""
-    return sum(isinstance(each, outcome.SizeHistory) for each in gc.get_objects())
+    return sum(type(each) is outcome.SizeHistory for each in gc.get_objects())
 
 
 @pytest.mark.parametrize(("way", "shared"), [*((way, None) for way in Way), (Way.OURS, share)])

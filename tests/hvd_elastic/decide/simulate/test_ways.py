@@ -41,6 +41,22 @@ def test_ours_shrinks_within_a_stall_and_grows_when_the_newcomer_is_warm() -> No
     assert only(outcome).samples == pytest.approx(trained)
 
 
+def test_only_allowed_sizes_train_and_who_is_left_over_holds_its_gpu_in_vain() -> None:
+    outcome = play(Way.OURS, [4], (100, 200), start=4, max=4, sizes=(1, 2, 4))
+    grown = 301.75 + STALLS.pod_start + STALLS.grow
+    assert sizes(outcome) == [(0, 0), (BEGIN, 4), (100.25, 2), (grown, 4)]
+    assert only(outcome).pauses == 2, "the one that is left over joins with the one that comes"
+    assert only(outcome).samples == pytest.approx(40 * (100 - BEGIN) + 20 * (306.75 - 100.25) + 40 * (1000 - grown))
+    assert only(outcome).stalled == pytest.approx(0.25 * 3 + 0.75 + (306.75 - 100.25) + 0.5 * 4)
+
+
+@pytest.mark.parametrize("way", list(Way))
+def test_each_way_trains_with_allowed_sizes_alone(way: Way) -> None:
+    outcome = play(way, [2, 1], (100, 200), (400, 10), (405, 100), start=1, max=3, sizes=(1, 3))
+    assert {size for _, size in sizes(outcome)} <= {0, 1, 3}
+    assert only(outcome).samples > 0
+
+
 def test_workers_that_leave_together_cost_one_stall_and_those_that_come_together_too() -> None:
     outcome = play(Way.OURS, [4], (100, 50), (100, 50), start=4, max=4)
     assert [size for _, size in sizes(outcome)] == [0, 4, 2, 4]

@@ -119,6 +119,7 @@ def test_the_default_grid_is_around_the_description_and_within_the_cluster() -> 
     }
     assert all(setting.min <= setting.max for setting in settings(values))
     assert len(settings(values)) == 3 * 3 * 3 * 3
+    assert {(one.min, one.max) for one in settings(values, (2, 8))} == {(2, 8)}
 
 
 def test_most_workers_counts_nodes_that_are_there_at_one_time() -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import tracemalloc
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -51,6 +52,28 @@ def test_no_other_division_gains_more(tasks: list[SimulatedJob], spare: int) -> 
     sizes = product(*(range(task.min, task.max + 1) for task in tasks))
     best = max(gain(division) for division in sizes if sum(division) <= gpus)
     assert gain(best_division(tasks, gpus)) == pytest.approx(best)
+
+
+@settings(max_examples=examples(40))
+@given(
+    tasks=st.lists(jobs(gpus=(1, 2)), min_size=1, max_size=2),
+    spare=st.integers(0, 6),
+    allowed=st.sets(st.integers(1, 7)),
+)
+def test_no_other_division_into_allowed_sizes_gains_more(
+    tasks: list[SimulatedJob], spare: int, allowed: set[int]
+) -> None:
+    tasks = [replace(task, sizes=tuple({task.min} | {n for n in allowed if n > task.min})) for task in tasks]
+    gpus = sum(task.min * task.gpus for task in tasks) + spare
+
+    def gain(division: tuple[int, ...]) -> float:
+        return sum(task.speeds[n] / task.speeds[task.max] for task, n in zip(tasks, division, strict=True))
+
+    sizes = product(*([n for n in task.sizes if n <= task.max] for task in tasks))
+    fitting = (one for one in sizes if sum(n * task.gpus for n, task in zip(one, tasks, strict=True)) <= gpus)
+    found = best_division(tasks, gpus)
+    assert all(n in task.sizes for n, task in zip(found, tasks, strict=True))
+    assert gain(found) == pytest.approx(max(map(gain, fitting)))
 
 
 def test_the_oracle_completes_a_job_in_the_least_time() -> None:
