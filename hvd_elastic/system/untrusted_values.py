@@ -116,6 +116,13 @@ def whole_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value in _COUNTS else None
 
 
+def text(value: object) -> str:
+    """A text as it is. Raises TypeError for anything else, a list that cannot be a key among them."""
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} in place of a text")
+    return value
+
+
 def one_line(value: object, most: int) -> str | None:
     """The first `most` characters of a text, made `printable`; None if it is no text."""
     return printable(value[:most]) if isinstance(value, str) else None

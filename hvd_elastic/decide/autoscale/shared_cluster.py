@@ -10,7 +10,7 @@ from hvd_elastic.discovery.rules.cluster_views import unix_seconds
 from hvd_elastic.discovery.rules.node_taints import Taint, taints_of, tolerates
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX, Role
 from hvd_elastic.system import quantity
-from hvd_elastic.system.untrusted_values import decimal_count
+from hvd_elastic.system.untrusted_values import decimal_count, text
 
 WHOLE_NODE: Final = 1_000_000
 """GPUs of a pod that cannot be read: as many as its node has (`counted`)."""
@@ -39,7 +39,7 @@ class GpuNode:
         if not ready or not gpus or spec.get("unschedulable"):
             return None
         return cls(
-            name=node["metadata"]["name"],
+            name=text(node["metadata"]["name"]),
             resource=resource,
             gpus=gpus,
             labels=node["metadata"].get("labels") or {},
@@ -81,11 +81,11 @@ class GpuPod:
         labels = meta.get("labels") or {}
         is_worker = labels.get(LABEL_JOB_ROLE) == Role.WORKER and LABEL_JOB_NAME in labels
         first = cls(
-            uid=meta.get("uid", ""),
+            uid=text(meta.get("uid", "")),
             job=f"{meta.get('namespace', '')}/{labels[LABEL_JOB_NAME]}" if is_worker else "",
             workload=_workload(meta, labels),
             index=_index(labels, meta["name"]) if is_worker else -1,
-            node=spec.get("nodeName") or "",
+            node=text(spec.get("nodeName") or ""),
             resource="",
             gpus=0,
             priority=int(spec.get("priority") or 0),
