@@ -37,7 +37,10 @@ def start(machine: Cluster) -> Daemon:
     webhooks, health = free_ports("127.0.0.1", 2)
     configuration = _configuration(plane, webhooks=webhooks, health=health)
     components = _components()
-    kubectl.apply([*_crds(components), *_access(components), _config_map(configuration)])
+    crds = _crds(components)
+    kubectl.apply([*crds, *_access(components), _config_map(configuration)])
+    for crd in crds:  # a manager that starts before they are served ends
+        kubectl.wait("customresourcedefinition", crd["metadata"]["name"], condition="Established", within_seconds=60)
     file = plane.state / f"{_NAME}.yaml"
     file.write_text(json.dumps(configuration))
     manager = plane.daemon(
