@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from testbed.cluster.pods import SAFE
 from testbed.cluster.site import Site, make_namespace, remove_namespace
 from testbed.kube.errors import ClusterError
 from testbed.kube.kubectl import Kubectl
@@ -22,7 +23,7 @@ def here(cluster: Site) -> Iterator[Kubectl]:
 
 def refused(kubectl: Kubectl, container: Mapping[str, Any], **spec: object) -> bool:
     """Whether the API server refuses a pod with these fields. Nothing is created."""
-    containers = [{"name": "main", "image": "example.com/train:1", **container}]
+    containers = [{"name": "main", "image": "example.com/train:1", "securityContext": SAFE, **container}]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {"containers": containers, **spec}}
     try:
         kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
