@@ -1,6 +1,7 @@
 """The cgroup of a pod on this machine's nodes: whether its processes are gone, and how much CPU they may use."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,8 @@ _PERIOD_MICROSECONDS: Final = 100_000
 
 def pod_cgroups(uid: str) -> list[Path]:
     """Its folder in each hierarchy; none once the kubelet has removed what is left of it."""
-    return [folder for root in hierarchies() for folder in (root / CGROUP).glob(f"*/kubepods/**/pod{uid}")]
+    folders = (Path(each) for root in hierarchies() for each, _, _ in os.walk(root / CGROUP))  # some go meanwhile
+    return [folder for folder in folders if folder.name == f"pod{uid}" and "kubepods" in folder.parts]
 
 
 @contextlib.contextmanager
