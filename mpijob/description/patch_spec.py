@@ -16,7 +16,7 @@ class PatchTarget(Section):
 
 
 class PatchSpec(Section):
-    """A JSON patch (RFC 6902), if it is a list, or else a JSON merge patch (RFC 7386)."""
+    """A JSON patch (RFC 6902), if it is a list, or else a JSON merge patch (RFC 7396)."""
 
     target: PatchTarget
     """What is changed."""

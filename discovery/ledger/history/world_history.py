@@ -147,8 +147,7 @@ class WorldHistory:
             is_sure = before.has_joined and before.view.state is WorkerState.TRAINING
             self._lost[uid] = _Loss(due=now + PROCESS_SECONDS, entry=entry, since=before.since, is_sure=is_sure)
         joined = pod in self.world if before is None else is_same and before.has_joined
-        is_known = before is not None and is_same and before.view.state is view.state
-        since = before.since if before is not None and is_known else now
+        since = before.since if before is not None and is_same and before.view.state is view.state else now
         self._members[uid] = _Member(pod=pod, uid=uid, view=view, since=since, has_joined=joined)
         self._is_checked = False
 

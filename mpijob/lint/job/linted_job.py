@@ -82,6 +82,11 @@ class PodTemplate:
     """The container that the operator configures; an empty one if the template has no container."""
 
     @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """The init containers, then the others."""
+        return (*self.init, *self.containers)
+
+    @property
     def spec(self) -> ManifestView:
         return self.template.get("spec")
 
@@ -136,6 +141,11 @@ class LintedJob:
     def namespace(self) -> str:
         """The job's namespace; `default` if none is set."""
         return self.view.get("metadata", "namespace").text or "default"
+
+    @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """Those of the launcher's pod, then those of a worker's."""
+        return (*self.launcher.pod.all_containers, *self.worker.pod.all_containers)
 
     @property
     def elastic(self) -> bool:

@@ -46,9 +46,7 @@ rules: [{{apiGroups: [""], resources: [{resources}], verbs: [{verbs}]}}]
 
 def _asks_api(job: LintedJob) -> bool:
     script = discovery_script(job)
-    sidecar = any(
-        runs_hvd_elastic(c, "discovery-sidecar") for c in (*job.launcher.pod.init, *job.launcher.pod.containers)
-    )
+    sidecar = any(runs_hvd_elastic(c, "discovery-sidecar") for c in job.launcher.pod.all_containers)
     return sidecar or bool(script and script.asks_api)
 
 

@@ -276,7 +276,7 @@ spec:
 def no_discovery_sidecar(job: LintedJob) -> Iterator[Violation]:
     """Finds jobs that name the sidecar's script but do not run the discovery sidecar."""
     script = discovery_script(job)
-    everywhere = (*job.launcher.pod.init, *job.launcher.pod.containers)
+    everywhere = job.launcher.pod.all_containers
     if (
         script
         and script.origin is ScriptOrigin.SIDECAR

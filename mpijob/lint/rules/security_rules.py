@@ -74,7 +74,7 @@ def root_beside_non_root(job: LintedJob) -> Iterator[Violation]:
     """Finds containers with `runAsUser: 0` and `runAsNonRoot: true`, their own or their pod's."""
     for replica in (job.launcher, job.worker):
         shared = replica.pod.spec.get("securityContext")
-        for container in (*replica.pod.init, *replica.pod.containers):
+        for container in replica.pod.all_containers:
             own = container.view.get("securityContext")
             user, must = (
                 own.get(name) if own.get(name).exists else shared.get(name) for name in ("runAsUser", "runAsNonRoot")
@@ -104,7 +104,7 @@ securityContext:
 def not_restricted(job: LintedJob) -> Iterator[Violation]:
     """Checks pods against the Pod Security level `restricted`."""
     for replica in (job.launcher, job.worker):
-        for container in (*replica.pod.init, *replica.pod.containers):
+        for container in replica.pod.all_containers:
             missing = _missing(replica.pod, container)
             if missing:
                 yield violation(
@@ -132,7 +132,7 @@ def on_the_node(job: LintedJob) -> Iterator[Violation]:
         fields = [spec.get(name) for name in ("hostPID", "hostIPC")]
         if replica is job.launcher or not job.elastic:
             fields.append(spec.get("hostNetwork"))
-        privileged = [c.view.get("securityContext", "privileged") for c in (*replica.pod.init, *replica.pod.containers)]
+        privileged = [c.view.get("securityContext", "privileged") for c in replica.pod.all_containers]
         for field in (*fields, *privileged):
             if field.value is True:
                 yield violation(field, "gives the pod access to the node")

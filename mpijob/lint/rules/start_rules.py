@@ -53,11 +53,10 @@ _PUBLISHED: Final = re.compile(r"(?:docker\.io/)?horovod/horovod[\w-]*(?:[:@].*)
 )
 def several_words_in_one(job: LintedJob) -> Iterator[Violation]:
     """Finds a program's name with blanks in it."""
-    for replica in (job.launcher, job.worker):
-        for container in (*replica.pod.init, *replica.pod.containers):
-            for item in list(container.view.get("command").items())[:1]:
-                if item.text is not None and len(item.text.split()) > 1:
-                    yield violation(item, "is taken for the name of one program", *_divided(container, item.text))
+    for container in job.all_containers:
+        for item in list(container.view.get("command").items())[:1]:
+            if item.text is not None and len(item.text.split()) > 1:
+                yield violation(item, "is taken for the name of one program", *_divided(container, item.text))
 
 
 def _divided(container: Container, text: str) -> tuple[ManifestEdit, ...]:

@@ -3,17 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.customization.patches import patched, promised
 from hvd_elastic.mpijob.manifests.customization.pod_merge import merged_template
-from hvd_elastic.mpijob.manifests.customization.promises import broken_job_promises, broken_promises
+from hvd_elastic.mpijob.manifests.customization.promises import (
+    REPLICA_SPECS,
+    broken_job_promises,
+    broken_promises,
+)
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
-
-_REPLICA_SPECS: Final = ("mpiReplicaSpecs", "pytorchReplicaSpecs")
 
 
 def customized(spec: JobSpec, rendered: Sequence[Manifest]) -> list[Manifest]:
@@ -22,9 +24,10 @@ def customized(spec: JobSpec, rendered: Sequence[Manifest]) -> list[Manifest]:
     manifests, problems = deepcopy(list(rendered)), list[Problem]()
     for role in _roles(manifests):
         path, overlay = overlays[role.name]
-        before = role.replicas["template"]
-        role.replicas["template"] = merged_template(before, overlay)
-        problems += broken_promises(before, role.replicas["template"], path)
+        if overlay:
+            before = role.replicas["template"]
+            role.replicas["template"] = merged_template(before, overlay)
+            problems += broken_promises(before, role.replicas["template"], path)
     if not problems and spec.patches:
         manifests, problems = patched(spec.patches, manifests)
         problems += [] if problems else _broken_by_patches(rendered, manifests)
@@ -44,7 +47,7 @@ class _Role:
 
 def _roles(manifests: Sequence[Manifest]) -> Iterator[_Role]:
     for manifest in manifests:
-        for field in _REPLICA_SPECS:
+        for field in REPLICA_SPECS:
             specs: Mapping[str, dict[str, Any]] = manifest.get("spec", {}).get(field, {})
             for name, replicas in specs.items():
                 yield _Role(name=name, replicas=replicas, path=f"spec.{field}.{name}")

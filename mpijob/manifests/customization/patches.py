@@ -75,7 +75,7 @@ def _does_not_fit(path: str, manifest: Manifest, why: str) -> Problem:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """`patch` applied to `target`, as RFC 7386 has it."""
+    """`patch` applied to `target`, as RFC 7396 has it."""
     if not isinstance(patch, Mapping):
         return deepcopy(patch)
     result = dict(target) if isinstance(target, Mapping) else {}

@@ -34,7 +34,7 @@ _JOB_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "slotsPerWorker": ("is how many processes a worker has", "set workers.slots"),
     "sshAuthMountPath": ("is where the image looks for its key", "leave it out"),
 }
-_REPLICA_SPECS: Final = ("mpiReplicaSpecs", "pytorchReplicaSpecs")
+REPLICA_SPECS: Final = ("mpiReplicaSpecs", "pytorchReplicaSpecs")
 _REPLICA_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "replicas": ("is how many pods there may be", "set workers"),
     "restartPolicy": ("is how the operator replaces a pod", "leave it out"),
@@ -73,7 +73,7 @@ def broken_job_promises(before: Mapping[str, Any], after: object, path: str) -> 
         yield Problem(path=path, value=..., what="is not a mapping", way_out="leave it in")
         return
     yield from _fields(before, after, _JOB_FIELDS, path)
-    for field in _REPLICA_SPECS:
+    for field in REPLICA_SPECS:
         roles, now = before.get(field, {}), after.get(field, {})
         if not isinstance(now, Mapping) or set(now) != set(roles):
             what, way_out = f"has not the roles {', '.join(roles) or 'none'}", "leave them in"
@@ -91,9 +91,9 @@ def broken_promises(before: Mapping[str, Any], after: Any, path: str) -> Iterato
     if problems := list(form_problems(after, path)):
         yield from problems
         return
-    pod = _Pod(before=before, after=after, path=path)
+    pod = _Pod(before=before, after={"spec": {}, **after}, path=path)
     yield from _metadata(pod)
-    yield from _fields(pod.before["spec"], pod.after.get("spec", {}), _POD_FIELDS, f"{path}.spec")
+    yield from _fields(pod.before["spec"], pod.after["spec"], _POD_FIELDS, f"{path}.spec")
     yield from _scheduler(pod)
     yield from _containers(pod)
     yield from _volumes(pod)
@@ -108,7 +108,7 @@ def _fields(
 
 
 def _scheduler(pod: _Pod) -> Iterator[Problem]:
-    ours, now = (each.get("spec", {}).get("schedulerName") for each in (pod.before, pod.after))
+    ours, now = (each["spec"].get("schedulerName") for each in (pod.before, pod.after))
     if ours is not None and now != ours:
         what, way_out = "is that of the job's queue", "leave it out, or leave queue out"
         yield Problem(path=f"{pod.path}.spec.schedulerName", value=now, what=what, way_out=way_out)
@@ -116,10 +116,7 @@ def _scheduler(pod: _Pod) -> Iterator[Problem]:
 
 def _metadata(pod: _Pod) -> Iterator[Problem]:
     path = f"{pod.path}.metadata"
-    for field in sorted(set(pod.after.get("metadata", {})) - {"labels", "annotations"}):
-        what, way_out = "is dropped: the operator takes a template's labels and annotations alone", "leave it out"
-        yield Problem(path=f"{path}.{field}", value=pod.after["metadata"][field], what=what, way_out=way_out)
-    ours, now = pod.before["metadata"]["labels"], pod.after["metadata"].get("labels", {})
+    ours, now = pod.before["metadata"]["labels"], _mapping(_mapping(pod.after.get("metadata")).get("labels"))
     for label in sorted({*ours, *now}):
         is_operators = label.startswith(_OPERATORS_LABELS) and label in now
         if is_operators or (label in ours and ours[label] != now.get(label)):
@@ -129,8 +126,7 @@ def _metadata(pod: _Pod) -> Iterator[Problem]:
 
 def _containers(pod: _Pod) -> Iterator[Problem]:
     for group in ("initContainers", "containers"):
-        before = {each["name"]: each for each in pod.before["spec"].get(group, ())}
-        after = {each.get("name"): each for each in pod.after.get("spec", {}).get(group, ())}
+        before, after = (_by(each["spec"], group, "name") for each in (pod.before, pod.after))
         for name in before.keys() - after.keys():
             yield Problem(path=f"{pod.path}.spec.{group}", value=name, what="is missing", way_out="leave it in")
         for name, container in after.items():
@@ -141,7 +137,7 @@ def _containers(pod: _Pod) -> Iterator[Problem]:
                 yield from _own_container(before[name], container, path)
             else:
                 yield from _other_container(container, path, group=group, known=sorted(before))
-    if pod.after.get("spec", {}).get("ephemeralContainers"):
+    if pod.after["spec"].get("ephemeralContainers"):
         what, way_out = "cannot be part of a template", "use kubectl debug"
         yield Problem(path=f"{pod.path}.spec.ephemeralContainers", value=None, what=what, way_out=way_out)
 
@@ -153,10 +149,10 @@ def _own_container(before: Mapping[str, Any], after: Mapping[str, Any], path: st
         ("volumeMounts", "mountPath", "is where the job has its own files", "choose another folder"),
         ("ports", "containerPort", "is one of the job's own ports", "choose another port"),
     ):
-        now = {item.get(key): item for item in after.get(field, ())}
-        for item in before.get(field, ()):
-            if now.get(item[key]) != item:
-                yield Problem(path=f"{path}.{field}[{item[key]}]", value=None, what=what, way_out=way_out)
+        now = _by(after, field, key)
+        for name, item in _by(before, field, key).items():
+            if now.get(name) != item:
+                yield Problem(path=f"{path}.{field}[{name}]", value=None, what=what, way_out=way_out)
 
 
 def _other_container(container: Mapping[str, Any], path: str, *, group: str, known: list[str]) -> Iterator[Problem]:
@@ -170,21 +166,21 @@ def _other_container(container: Mapping[str, Any], path: str, *, group: str, kno
 
 
 def _secrets(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    for mount in after.get("volumeMounts", ()):
-        if mount.get("name") in _SECRET_VOLUMES and mount not in before.get("volumeMounts", ()):
+    for mount in _items(after.get("volumeMounts")):
+        if mount.get("name") in _SECRET_VOLUMES and mount not in _items(before.get("volumeMounts")):
             what, way_out = "holds what only discovery may have", "leave it out"
             yield Problem(path=f"{path}.volumeMounts", value=mount["name"], what=what, way_out=way_out)
 
 
 def _security(container: Mapping[str, Any], path: str, *, is_ours: bool) -> Iterator[Problem]:
-    security = container.get("securityContext") or {}
+    security = _mapping(container.get("securityContext"))
     path = f"{path}.securityContext"
     if security.get("privileged"):
         what = "may read every pod's secrets on its node"
         yield Problem(path=f"{path}.privileged", value=True, what=what, way_out="ask for the device or capability")
-    added = (security.get("capabilities") or {}).get("add") or []
-    for capability in added:
-        if capability in {"SYS_PTRACE", "SYS_ADMIN", "ALL"}:
+    added = _mapping(security.get("capabilities")).get("add")
+    for capability in added if isinstance(added, list) else ():
+        if capability in ("SYS_PTRACE", "SYS_ADMIN", "ALL"):
             what = "may read the secrets of the job's other processes"
         elif is_ours:
             what = "has no effect: the image's user is not root, and gets no added capability (kubernetes#56374)"
@@ -195,15 +191,30 @@ def _security(container: Mapping[str, Any], path: str, *, is_ours: bool) -> Iter
 
 
 def _volumes(pod: _Pod) -> Iterator[Problem]:
-    before = {each["name"]: each for each in pod.before["spec"].get("volumes", ())}
-    after = {each.get("name"): each for each in pod.after.get("spec", {}).get("volumes", ())}
+    before, after = (_by(each["spec"], "volumes", "name") for each in (pod.before, pod.after))
     path = f"{pod.path}.spec.volumes"
     for name, volume in before.items():
         if name not in _FREE_VOLUMES and after.get(name) != volume:
             what, way_out = "is one of the job's own", "choose another name"
             yield Problem(path=f"{path}[{name}]", value=None, what=what, way_out=way_out)
-    for name in sorted(str(name) for name in after.keys() - before.keys()):
-        sources = (after[name].get("projected") or {}).get("sources") or ()
+    for name in sorted(after.keys() - before.keys()):
+        sources = _items(_mapping(after[name].get("projected")).get("sources"))
         if any("serviceAccountToken" in source for source in sources):
             what, way_out = "holds a token of the pod's account, which only discovery may have", "leave it out"
             yield Problem(path=f"{path}[{name}]", value=None, what=what, way_out=way_out)
+
+
+# What only its author has seen may have any form, and Kubernetes is the one that refuses a wrong one.
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _items(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def _by(holder: Mapping[str, Any], field: str, key: str) -> dict[str, Mapping[str, Any]]:
+    """The items of a list by their merge key (`checks/pod_checks.py`)."""
+    return {item[key]: item for item in _items(holder.get(field))}

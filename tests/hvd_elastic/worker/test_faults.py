@@ -86,11 +86,16 @@ def test_heartbeat_and_checkpoint_requests_pass_through(yard: Yard) -> None:
         assert not (pod.run_dir / HEARTBEAT_FILE).exists()
 
 
-@pytest.mark.core
-def test_only_who_has_the_jobs_key_may_ask_for_anything(yard: Yard) -> None:
+def _give_key(yard: Yard) -> None:
+    """A script that waits, and the job's ssh key."""
     yard.write(WAITER)
     (yard.folder / SSH_KEY).parent.mkdir()
     (yard.folder / SSH_KEY).write_text("the job's own")
+
+
+@pytest.mark.core
+def test_only_who_has_the_jobs_key_may_ask_for_anything(yard: Yard) -> None:
+    _give_key(yard)
     (yard.folder / "another").write_text("another job's")
     stranger, own = (request_key(yard.folder / name) for name in ("another", SSH_KEY))
     with yard.pod() as pod:
@@ -113,9 +118,7 @@ def test_only_who_has_the_jobs_key_may_ask_for_anything(yard: Yard) -> None:
 
 def test_a_request_that_was_heard_is_believed_once(yard: Yard) -> None:
     """As by a pod that got a worker's former address, where the sidecar still sends requests."""
-    yard.write(WAITER)
-    (yard.folder / SSH_KEY).parent.mkdir()
-    (yard.folder / SSH_KEY).write_text("the job's own")
+    _give_key(yard)
     with yard.pod() as pod:
         pod.ready()
         first_line(pod.adopt())
@@ -130,9 +133,7 @@ def test_a_request_that_was_heard_is_believed_once(yard: Yard) -> None:
 
 def test_a_sidecar_of_the_release_before_is_believed(yard: Yard) -> None:
     """Its word is the same for all workers and requests. It goes with the next release."""
-    yard.write(WAITER)
-    (yard.folder / SSH_KEY).parent.mkdir()
-    (yard.folder / SSH_KEY).write_text("the job's own")
+    _give_key(yard)
     with yard.pod() as pod:
         pod.ready()
         first_line(pod.adopt())
@@ -141,9 +142,7 @@ def test_a_sidecar_of_the_release_before_is_believed(yard: Yard) -> None:
 
 
 def test_training_is_told_to_leave_and_the_pod_stays(yard: Yard) -> None:
-    yard.write(WAITER)
-    (yard.folder / SSH_KEY).parent.mkdir()
-    (yard.folder / SSH_KEY).write_text("the job's own")
+    _give_key(yard)
     with yard.pod() as pod:
         pod.ready()
         client = pod.adopt()

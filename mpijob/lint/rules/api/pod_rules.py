@@ -11,7 +11,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.lint.document.manifest_edit import RemoveValue, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
-from hvd_elastic.mpijob.lint.job.linted_job import Container, LintedJob, MPIJobVersion
+from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
 _HUGE_PAGES: Final = "hugepages-"
@@ -24,11 +24,6 @@ _OF_PODS: Final = re.compile(
     r"|vault\.hashicorp\.com|prometheus\.io|cni\.projectcalico\.org)/\S+"
 )
 """Annotations that plugins, meshes, autoscalers and injectors read from pods alone."""
-
-
-def _containers(job: LintedJob) -> Iterator[Container]:
-    for replica in (job.launcher, job.worker):
-        yield from (*replica.pod.init, *replica.pod.containers)
 
 
 @rule(
@@ -46,7 +41,7 @@ def _containers(job: LintedJob) -> Iterator[Container]:
 )
 def bad_resources(job: LintedJob) -> Iterator[Violation]:
     """Finds requests and limits that no pod may have."""
-    for container in _containers(job):
+    for container in job.all_containers:
         resources = container.view.get("resources")
         limits, requests = resources.get("limits"), resources.get("requests")
         amounts = [amount for part in (limits, requests) for amount in part.pairs() if amount[1].exists]
@@ -135,7 +130,7 @@ def _of_toleration(toleration: ManifestView) -> Iterator[Violation]:
 )
 def bad_variable(job: LintedJob) -> Iterator[Violation]:
     """Finds variables without a name, or with other than one source of their value."""
-    for container in _containers(job):
+    for container in job.all_containers:
         for variable in container.view.get("env").items():
             name, source = variable.get("name"), variable.get("valueFrom")
             named = [key for key in _SOURCES if source.get(key).exists]
@@ -163,7 +158,7 @@ def bad_variable(job: LintedJob) -> Iterator[Violation]:
 )
 def tiny_memory(job: LintedJob) -> Iterator[Violation]:
     """Finds requests and limits of less than 1Mi of memory."""
-    for container in _containers(job):
+    for container in job.all_containers:
         for part in ("limits", "requests"):
             memory = container.view.get("resources", part, "memory")
             if memory.amount is not None and 0 < memory.amount < _LEAST_MEMORY:

@@ -401,9 +401,7 @@ def bad_port(job: LintedJob) -> Iterator[Violation]:
 
 
 def _containers(job: LintedJob) -> Iterator[ManifestView]:
-    for replica in (job.launcher, job.worker):
-        for container in (*replica.pod.init, *replica.pod.containers):
-            yield container.view
+    yield from (container.view for container in job.all_containers)
 
 
 @rule(
@@ -446,7 +444,7 @@ def mount_without_volume(job: LintedJob) -> Iterator[Violation]:
     """Finds volume mounts whose volume the pod does not have."""
     for replica in (job.launcher, job.worker):
         volumes = {volume.get("name").text for volume in replica.pod.spec.get("volumes").items()}
-        for container in (*replica.pod.init, *replica.pod.containers):
+        for container in replica.pod.all_containers:
             for mount in container.view.get("volumeMounts").items():
                 name = mount.get("name")
                 if name.text and name.text not in volumes | _OPERATOR_VOLUMES:

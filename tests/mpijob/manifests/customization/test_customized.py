@@ -8,6 +8,7 @@ from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.job_reader import read_job
+from hvd_elastic.mpijob.manifests.customization.pod_merge import merged_template
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.jobs import job, one, pods
@@ -119,6 +120,7 @@ def test_our_containers_run_what_they_run(name: str, fields: dict[str, Any]) -> 
         ({"securityContext": {"privileged": True}}, "securityContext.privileged"),
         ({"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}, "securityContext.capabilities.add"),
         ({"securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}, "securityContext.capabilities.add"),
+        ({"securityContext": {"capabilities": {"add": [{"a": 1}]}}}, "securityContext.capabilities.add"),
     ],
 )
 def test_a_workers_own_set_up_stays(fields: dict[str, Any], path: str) -> None:
@@ -230,6 +232,17 @@ WORKER = "/spec/mpiReplicaSpecs/Worker"
         ),
         ([{"op": "remove", "path": f"{WORKER}/template/spec/containers/0"}], "'worker': is missing"),
         ([{"op": "add", "path": f"{WORKER}/template/spec/hostPID", "value": True}], "spec.hostPID"),
+        ({"spec": {"mpiReplicaSpecs": {"Worker": {"template": {"metadata": None}}}}}, "know the job's pods"),
+        ({"spec": {"mpiReplicaSpecs": {"Worker": {"template": {"spec": None}}}}}, "'worker': is missing"),
+        ([{"op": "replace", "path": f"{WORKER}/template/spec/containers", "value": None}], "'worker': is missing"),
+        (
+            [{"op": "replace", "path": f"{WORKER}/template/spec/volumes", "value": None}],
+            "[shm]: is one of the job's own",
+        ),
+        (
+            [{"op": "replace", "path": f"{WORKER}/template/spec/containers/0/env", "value": None}],
+            "is how the job is set",
+        ),
         ([{"op": "replace", "path": "", "value": []}], "does not fit MPIJob/fashion"),
         ([{"op": "remove", "path": "/spec/nothing"}], "does not fit MPIJob/fashion"),
         ([{"op": "boil", "path": "/spec"}], "does not fit MPIJob/fashion"),
@@ -246,3 +259,19 @@ def test_a_patch_that_hits_nothing_says_what_is_there() -> None:
     said = refused_patch(patch(TTL, name="other"))
     assert "patches[0].target: 'MPIJob/other': is no object of this job: choose among " in said
     assert "MPIJob/fashion" in said
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("containers", {"name": "worker", "securityContext": 5}),
+        ("containers", {"name": "worker", "securityContext": {"capabilities": 5}}),
+        ("containers", {"name": "worker", "securityContext": {"capabilities": {"add": 5}}}),
+        ("volumes", {"name": "mine", "projected": 5}),
+        ("volumes", {"name": "mine", "projected": {"sources": [5]}}),
+    ],
+)
+def test_what_kubernetes_would_refuse_by_its_type_is_left_to_it(field: str, change: dict[str, Any]) -> None:
+    _, worker = pods(job(workers__pod={"spec": {field: [change]}}))
+    (written,) = [each for each in worker[field] if each["name"] == change["name"]]
+    assert merged_template(written, change) == written, "it is there as it was given"
