@@ -122,6 +122,10 @@ class _Book:
     world: WorldChanged | None = None
     trained_from: float = 0.0
     """The time from which the present world still has to be counted."""
+    members: frozenset[str] = frozenset()
+    """Pods of the last world."""
+    idle_gpus: int = 0
+    """Held by workers outside of the present world."""
     wanted: WantedChanged | None = None
 
     @classmethod
@@ -176,6 +180,7 @@ class _Book:
         self._end_loans([pod for pod in self.lent if pod == bound.pod], at)
         if bound.uid not in self.held:
             self.held[bound.uid] = _Worker(bound=bound, since=at)
+            self.idle_gpus += self._idle(bound)
 
     def _note_departure(self, leaving: WorkerLeaving, at: float) -> None:
         if leaving.why is Departure.SUSPENDED:
@@ -189,6 +194,7 @@ class _Book:
         self._count_training(at)
         if worker := self.held.pop(gone.uid, None):
             self._count_held(worker, at)
+            self.idle_gpus -= self._idle(worker.bound)
             pod = worker.bound.pod
             if worker.preempted and self._wants(pod) and all(one.bound.pod != pod for one in self.held.values()):
                 worker.gone, worker.since = gone, at
@@ -208,7 +214,8 @@ class _Book:
         if world.workers:
             self.sums["resizes"] += self.first_world is not None
             self.first_world = self.first_world or world
-            self.world, self.trained_from = world, at
+            self.world, self.trained_from, self.members = world, at, frozenset(world.workers)
+            self.idle_gpus = sum(self._idle(worker.bound) for worker in self.held.values())
 
     def _end_world(self, at: float) -> None:
         self._count_training(at)
@@ -232,10 +239,13 @@ class _Book:
 
     def _count_training(self, at: float) -> None:
         if self.world:
-            idle = sum(one.bound.gpus for one in self.held.values() if one.bound.pod not in self.world.workers)
-            self.sums["idle_gpu_seconds"] += idle * (at - self.trained_from)
+            self.sums["idle_gpu_seconds"] += self.idle_gpus * (at - self.trained_from)
             self.sums["training_seconds"] += at - self.trained_from
             self.trained_from = at
+
+    def _idle(self, bound: WorkerBound) -> int:
+        """GPUs of a worker that has no part in the last world. Kept count of: a large job has thousands of workers."""
+        return 0 if bound.pod in self.members else bound.gpus
 
     def _count_lent(self, worker: _Worker, at: float) -> None:
         self.sums["lent_gpu_seconds"] += worker.bound.gpus * (at - worker.since)
