@@ -60,4 +60,4 @@ def test_inference_takes_one_worker_and_one_more_is_surplus_until_it_comes_back(
 
     refused = run(kubectl, "scale", job.name, str(SIZE - 1))
     assert refused.returncode != 0
-    assert f"1, {HALF} or {SIZE} workers, so not {SIZE - 1}" in refused.stderr
+    assert f"1, {HALF} or {SIZE} as its number of workers, so not {SIZE - 1}" in refused.stderr

@@ -88,8 +88,8 @@ def scaling_of(job: SubmittedJob, workers: int) -> Scaling:
     bounds = job.description.workers
     if not bounds.allows(workers):
         raise JobStateError(
-            f"{job.name} has {bounds.size_words} workers, so not {workers}: to have other bounds, change "
-            "workers in its description, and submit it again"
+            f"{job.name} may have {bounds.size_words} as its number of workers, so not {workers}: to have other "
+            "bounds, change workers in its description, and submit it again"
         )
     return Scaling(job=job, workers=workers)
 

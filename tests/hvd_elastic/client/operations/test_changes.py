@@ -74,14 +74,14 @@ def test_a_number_that_is_not_approved_is_not_asked_for(cluster: JobsCluster) ->
 @pytest.mark.parametrize("workers", [0, 5])
 def test_a_number_outside_the_jobs_own(cluster: JobsCluster, workers: int) -> None:
     submit(cluster.client(), spec())
-    with pytest.raises(JobStateError, match=f"bert has 1 to 4 workers, so not {workers}"):
+    with pytest.raises(JobStateError, match=f"bert may have 1 to 4 as its number of workers, so not {workers}"):
         scale(cluster.client(), "bert", workers)
     assert WANTED not in cluster.job()["metadata"]["annotations"]
 
 
 def test_a_number_that_is_not_allowed(cluster: JobsCluster) -> None:
     submit(cluster.client(), spec(workers__sizes=[1, 2, 4]))
-    with pytest.raises(JobStateError, match="bert has 1, 2 or 4 workers, so not 3"):
+    with pytest.raises(JobStateError, match="bert may have 1, 2 or 4 as its number of workers, so not 3"):
         scale(cluster.client(), "bert", 3)
     assert scale(cluster.client(), "bert", 2).workers == 2
 
