@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 
-from hvd_elastic.client.connection.cluster_client import ClusterClient
+from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.doctor.checks import operator_checks
 from hvd_elastic.client.doctor.diagnosis import Diagnosis
 from hvd_elastic.client.doctor.examination import examine
@@ -62,15 +62,21 @@ class Cluster:
         return self.client.namespace
 
     def submit(
-        self, job: JobSpec | str | PathLike[str], *, force: bool = False, dry_run: bool = False
+        self,
+        job: JobSpec | str | PathLike[str],
+        *,
+        beside: Sequence[Json] = (),
+        force: bool = False,
+        dry_run: bool = False,
     ) -> submission.Submission:
         """Apply a job: a JobSpec, a file (a path), or the text of one. It goes into its own namespace, else into this.
 
-        `force` takes over fields of other managers; `dry_run` only asks whether the cluster would accept it.
+        `beside`: objects of your own that are applied before it. `force` takes over fields of other managers;
+        `dry_run` only asks whether the cluster would accept it.
         Raises InvalidInputError for a bad description, and what `submission.submit` raises.
         """
         spec = job if isinstance(job, JobSpec) else read_job(job, defaults={"namespace": self.namespace})
-        return submission.submit(self._within(spec.namespace), spec, force=force, dry_run=dry_run)
+        return submission.submit(self._within(spec.namespace), spec, beside=beside, force=force, dry_run=dry_run)
 
     def wait_for_first_step(
         self,

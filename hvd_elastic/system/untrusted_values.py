@@ -22,7 +22,7 @@ MOST_CHARACTERS: Final = 1 << 20
 UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What it raises to take a value for what it is not."""
 _DEEPEST: Final = 32
-"""Collections within each other: no document of ours has ten."""
+"""Collections within each other: no document of ours has twenty."""
 _BRACKETS: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 """Brackets, and texts, within which they mean nothing."""
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}")

@@ -1,7 +1,8 @@
 """`hvd-elastic submit`: from a job description to a job that runs in a cluster."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,10 @@ from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_
 from hvd_elastic.cli.progress import progress_line
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.manifests.customization.patches import object_name
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
+from hvd_elastic.mpijob.manifests.render import patch_effects, render
+from hvd_elastic.mpijob.problems import InvalidInputError
 
 if TYPE_CHECKING:
     from hvd_elastic.client.operations.submission import Submission
@@ -24,6 +29,9 @@ _COLUMNS = (Column(title="object", key="object"), Column(title="change", key="ch
     namespace_help="Where the job goes, unless it says so itself; by default the context's.",
     as_help="Submit as somebody else, if you may.",
 )
+@click.option("-k", "--kustomize", "overlay", metavar="DIR",
+              type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Submit a kustomize overlay of a base of `generate --output-dir`, in place of FILE.")  # fmt: skip
 @click.option("--dry-run", type=click.Choice(["client", "server"]),
               help="Write nothing: `client` prints the manifests, `server` has the cluster check them.")  # fmt: skip
 @click.option("--diff", is_flag=True,
@@ -37,6 +45,7 @@ def command(
     file: str | None,
     flags: Mapping[str, object],
     chosen: ChosenCluster,
+    overlay: Path | None,
     dry_run: str | None,
     diff: bool,
     force_conflicts: bool,
@@ -49,18 +58,18 @@ def command(
     beside it are applied as kubectl apply --server-side does, so doing it again changes nothing. Nothing is
     written unless the cluster accepts all of it.
     """
+    if overlay and (file or flags):
+        raise click.UsageError("-k takes neither FILE nor keys of the job: its base has them")
     if dry_run == "client":
-        from hvd_elastic.mpijob.manifests.render import render
-
-        spec = _job(file, flags, chosen.namespace, default=chosen.namespace)
-        show(of_manifests(render(spec)), Format.YAML if output is Format.TABLE else output)
+        spec, beside = _wanted(file, flags, overlay, chosen.namespace, default=chosen.namespace)
+        show(of_manifests([*beside, *render(spec)]), Format.YAML if output is Format.TABLE else output)
         return
     from hvd_elastic.client.connection.cluster_errors import ClusterError
 
     try:
         cluster = chosen.cluster()
-        spec = _job(file, flags, chosen.namespace, default=cluster.namespace)
-        done = cluster.submit(spec, force=force_conflicts, dry_run=diff or dry_run == "server")
+        spec, beside = _wanted(file, flags, overlay, chosen.namespace, default=cluster.namespace)
+        done = cluster.submit(spec, beside=beside, force=force_conflicts, dry_run=diff or dry_run == "server")
     except ClusterError as error:
         if diff:
             error.exit_code = Exit.BAD_INPUT  # 1 is the answer that something would change
@@ -74,9 +83,29 @@ def command(
             cluster.wait_for_first_step(done.name, namespace=done.namespace, report=report)
 
 
-def _job(file: str | None, flags: Mapping[str, object], in_namespace: str | None, *, default: str | None) -> JobSpec:
-    """The job, whose own namespace must be that of `-n`."""
-    return job_from(file, flags, defaults={"namespace": default} if default else None, also=only_in(in_namespace))
+def _wanted(
+    file: str | None,
+    flags: Mapping[str, object],
+    overlay: Path | None,
+    in_namespace: str | None,
+    *,
+    default: str | None,
+) -> tuple[JobSpec, Sequence[Manifest]]:
+    """The job, whose own namespace must be that of `-n`, and the objects that an overlay adds. Says what is changed."""
+    also = only_in(in_namespace)
+    if overlay is None:
+        spec = job_from(file, flags, defaults={"namespace": default} if default else None, also=also)
+        for effect in patch_effects(spec):
+            say(str(effect))
+        return spec, ()
+    from hvd_elastic.client.operations import kustomize_overlay
+
+    found = kustomize_overlay.read_overlay(kustomize_overlay.build(overlay), source=str(overlay))
+    if problems := list(also(found.spec)):
+        raise InvalidInputError(problems)
+    added = ", ".join(map(object_name, found.beside))
+    say(f"{overlay} changes {', '.join(found.changed) or 'nothing'}{added and f', and adds {added}'}")
+    return found.spec, found.beside
 
 
 def _show(done: "Submission", output: Format, *, rehearsed: bool) -> None:

@@ -18,10 +18,15 @@ PLURALS: Final = {
     "PodMonitor": "podmonitors",
     "Role": "roles",
     "RoleBinding": "rolebindings",
+    "Secret": "secrets",
+    "Service": "services",
     "ServiceAccount": "serviceaccounts",
     "StorageClass": "storageclasses",
 }
-"""Pods, a sweep's runner, a TensorBoard, and every kind that `mpijob.manifests.render` writes for an MPIJob."""
+"""Pods, a sweep's runner, a TensorBoard, every kind that `mpijob.manifests.render` writes for an MPIJob, and what
+people put beside one."""
+CLUSTER_WIDE: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "PersistentVolume", "StorageClass"})
+"""Kinds that have no namespace."""
 VOLUME_KINDS: Final = frozenset({"PersistentVolume", "PersistentVolumeClaim", "StorageClass"})
 """What holds data, or says where: it outlives the job."""
 

@@ -115,14 +115,23 @@ class Submission:
         return job is not None and SubmittedJob.from_json(job).has_launched
 
 
-def submit(cluster: ClusterClient, spec: JobSpec, *, force: bool = False, dry_run: bool = False) -> Submission:
+def submit(
+    cluster: ClusterClient,
+    spec: JobSpec,
+    *,
+    beside: Sequence[Json] = (),
+    force: bool = False,
+    dry_run: bool = False,
+) -> Submission:
     """Apply a job with everything beside it, or with `dry_run` only rehearse that.
 
-    `force` takes over fields that another manager has set. Raises InvalidInputError for a job that cannot be written
-    as an MPIJob; NotReadyError, ForeignJobError, JobStateError and NotAppliedError before anything is written; other
-    ClusterErrors.
+    `beside`: objects of somebody's own, of kinds in `resource_paths.PLURALS`, that are applied first and are not the
+    job's. `force` takes over fields that another manager has set.
+
+    Raises InvalidInputError for a job that cannot be written as an MPIJob; NotReadyError, ForeignJobError,
+    JobStateError and NotAppliedError before anything is written; other ClusterErrors.
     """
-    manifests = render(spec)
+    manifests = [*beside, *render(spec)]
     live, copies = _look(cluster, spec, manifests)
     stage = plan_stage_change(spec, live, copies, live[object_path(manifests[-1])])
     applied = [one for one in manifests if object_path(one) not in stage.skipped]
@@ -134,7 +143,7 @@ def submit(cluster: ClusterClient, spec: JobSpec, *, force: bool = False, dry_ru
         for one in stage.outdated:
             _delete(cluster, one)
         rehearsed = [_apply(cluster, one, force=force) for one in planned]
-        _own_rights(cluster, rehearsed)
+        _own_rights(cluster, rehearsed[len(beside) :])
     objects = [
         AppliedObject(before=live[object_path(one)], after=after) for one, after in zip(planned, rehearsed, strict=True)
     ]

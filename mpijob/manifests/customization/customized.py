@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.manifests.customization.patches import patched, promised
+from hvd_elastic.mpijob.manifests.customization.patches import PatchEffect, object_name, patched, promised
 from hvd_elastic.mpijob.manifests.customization.pod_merge import merged_template
 from hvd_elastic.mpijob.manifests.customization.promises import (
     REPLICA_SPECS,
@@ -18,7 +18,15 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
 
-def customized(spec: JobSpec, rendered: Sequence[Manifest]) -> list[Manifest]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Customized:
+    """All manifests of a job as they are written, and what its patches did to them."""
+
+    manifests: list[Manifest]
+    effects: list[PatchEffect]
+
+
+def customized(spec: JobSpec, rendered: Sequence[Manifest]) -> Customized:
     """What becomes of `rendered`. Raises InvalidInputError with all that is refused."""
     overlays = {"Worker": ("workers.pod", spec.workers.pod), "Launcher": ("launcher.pod", spec.launcher.pod)}
     manifests, problems = deepcopy(list(rendered)), list[Problem]()
@@ -28,12 +36,12 @@ def customized(spec: JobSpec, rendered: Sequence[Manifest]) -> list[Manifest]:
             before = role.replicas["template"]
             role.replicas["template"] = merged_template(before, overlay)
             problems += broken_promises(before, role.replicas["template"], path)
-    if not problems and spec.patches:
-        manifests, problems = patched(spec.patches, manifests)
-        problems += [] if problems else _broken_by_patches(rendered, manifests)
     if problems:
         raise InvalidInputError(problems)
-    return manifests
+    result = patched(spec.patches, manifests)
+    if problems := result.problems or list(_broken_by_patches(rendered, result.manifests) if spec.patches else ()):
+        raise InvalidInputError(problems)
+    return Customized(manifests=result.manifests, effects=result.effects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +70,7 @@ def _broken_by_patches(before: Sequence[Manifest], after: Sequence[Manifest]) ->
 
 
 def _broken_in_job(before: Manifest, after: Manifest) -> Iterator[Problem]:
-    name = f"patches: {before['kind']}/{before['metadata']['name']}"
+    name = f"patches: {object_name(before)}"
     problems = list(broken_job_promises(before["spec"], after.get("spec"), f"{name}: spec"))
     yield from problems
     if problems:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jsonpatch
@@ -13,25 +14,66 @@ from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
 from hvd_elastic.priorityclasses.problem import Problem
 
 _LONGEST_SHOWN: Final = 200
+_SELECTING: Final = {"NetworkPolicy": "podSelector", "PodDisruptionBudget": "selector", "PodMonitor": "selector"}
+"""The field of each kind that says which pods it is for. kustomize's `commonLabels` adds labels to it that a job's pods
+do not have (`commonLabels` of its api/internal/konfig/builtinpluginconsts)."""
 
 
-def patched(patches: Sequence[PatchSpec], manifests: Sequence[Manifest]) -> tuple[list[Manifest], list[Problem]]:
-    """The manifests with all patches applied in their order, and why some could not be. The input is not changed."""
-    result, problems = deepcopy(list(manifests)), list[Problem]()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchEffect:
+    """What one of a job's `patches` does. Objects are named `KIND/NAME`."""
+
+    path: str
+    """`patches[0]`."""
+    changed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    """Objects that are meant, and are already as the patch would have them."""
+
+    def __str__(self) -> str:
+        """For people. That nothing changes is no error: other jobs that share the patch may need it."""
+        unchanged = f"nothing in {', '.join(self.unchanged)}, as the patch would have it already"
+        if not self.changed:
+            return f"{self.path} changes {unchanged}: leave the patch out, or look for a slip in it"
+        return f"{self.path} changes {', '.join(self.changed)}{f', and {unchanged}' if self.unchanged else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patched:
+    """What became of manifests."""
+
+    manifests: list[Manifest]
+    effects: list[PatchEffect]
+    """Of each patch that could be read, in their order."""
+    problems: list[Problem]
+    """Why patches could not be applied."""
+
+
+def patched(patches: Sequence[PatchSpec], manifests: Sequence[Manifest]) -> Patched:
+    """All patches applied in their order. The input is not changed."""
+    result, effects, problems = deepcopy(list(manifests)), list[PatchEffect](), list[Problem]()
     for number, patch in enumerate(patches):
         path = f"patches[{number}]"
         change, wrong = _read(patch, f"{path}.patch")
         problems += wrong
         if change is None:
             continue
-        places = [place for place, manifest in enumerate(result) if _is_meant(patch, manifest)]
-        if not places:
-            problems.append(_hits_nothing(patch, path, manifests))
-        for place in places:
-            changed, wrong = _applied(change, result[place], f"{path}.patch")
-            result[place] = changed
+        changed, unchanged = list[str](), list[str]()
+        for place, manifest in enumerate(manifests):
+            if not _is_meant(patch, manifest):
+                continue
+            before = result[place]
+            result[place], wrong = _applied(change, before, f"{path}.patch")
             problems += wrong
-    return result, problems
+            (unchanged if result[place] == before else changed).append(object_name(manifest))
+        if not changed and not unchanged:
+            problems.append(_hits_nothing(patch, path, manifests))
+        effects.append(PatchEffect(path=path, changed=tuple(changed), unchanged=tuple(unchanged)))
+    return Patched(manifests=result, effects=effects, problems=problems)
+
+
+def object_name(manifest: Mapping[str, Any]) -> str:
+    """`KIND/NAME`."""
+    return f"{manifest['kind']}/{manifest['metadata']['name']}"
 
 
 def _read(patch: PatchSpec, path: str) -> tuple[Any, list[Problem]]:
@@ -50,7 +92,7 @@ def _is_meant(patch: PatchSpec, manifest: Manifest) -> bool:
 
 def _hits_nothing(patch: PatchSpec, path: str, manifests: Sequence[Manifest]) -> Problem:
     target = "/".join(part for part in (patch.target.kind, patch.target.name) if part)
-    there = ", ".join(dict.fromkeys(f"{each['kind']}/{each['metadata']['name']}" for each in manifests))
+    there = ", ".join(dict.fromkeys(map(object_name, manifests)))
     what = "is no object of this job"
     return Problem(path=f"{path}.target", value=target, what=what, way_out=f"choose among {there}")
 
@@ -70,7 +112,7 @@ def _applied(change: Any, manifest: Manifest, path: str) -> tuple[Manifest, list
 
 
 def _does_not_fit(path: str, manifest: Manifest, why: str) -> Problem:
-    what = f"does not fit {manifest['kind']}/{manifest['metadata']['name']}: {why[:_LONGEST_SHOWN]}"
+    what = f"does not fit {object_name(manifest)}: {why[:_LONGEST_SHOWN]}"
     return Problem(path=path, value=..., what=what, way_out="look at it with `hvd-elastic generate` without the patch")
 
 
@@ -87,11 +129,29 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return result
 
 
+def merge_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The smallest merge patch that makes `after` of `before`; empty if they are equal."""
+    result: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            if inner := merge_difference(old, value):
+                result[key] = inner
+        elif key not in before or value != old:
+            result[key] = deepcopy(value)
+    return result
+
+
 def promised(before: Manifest, after: Manifest) -> Iterator[Problem]:
-    """What no patch may change of an object: what it is, and how the job finds it again."""
-    name = f"{before['kind']}/{before['metadata']['name']}"
+    """What no patch may change of an object: what it is, how the job finds it again, and which pods it is for."""
+    name = object_name(before)
     metadata = after.get("metadata") if isinstance(after.get("metadata"), Mapping) else {}
     assert isinstance(metadata, Mapping)
+    if field := _SELECTING.get(before["kind"]):
+        spec = after.get("spec") if isinstance(after.get("spec"), Mapping) else {}
+        assert isinstance(spec, Mapping)
+        if spec.get(field) != before["spec"].get(field):
+            yield _refused(name, f"spec.{field}", ..., "selects the job's pods")
     for field in ("apiVersion", "kind"):
         if before[field] != after.get(field):
             yield _refused(name, field, after.get(field), "is what the object is")

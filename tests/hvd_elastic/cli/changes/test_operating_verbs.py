@@ -83,6 +83,48 @@ def test_diff_ends_as_kubectls_does(cluster: JobsCluster) -> None:
     assert error.exit_code == 2
 
 
+def test_what_patches_change_is_told_beside_the_result(cluster: JobsCluster) -> None:
+    patch = "{target: {kind: MPIJob}, patch: {spec: {runPolicy: {backoffLimit: 9}}}}"
+    Path("job.yaml").write_text(f"{DESCRIPTION}patches: [{patch}, {patch}]\n")
+    for words in (["generate"], ["submit", "--dry-run", "client"], ["submit"], ["submit", "--diff"]):
+        ran = verb(*words, "job.yaml")
+        assert ran.stderr.splitlines()[0] == "patches[0] changes MPIJob/bert"
+        assert ran.stderr.splitlines()[1].startswith("patches[1] changes nothing in MPIJob/bert")
+        assert "patches[" not in ran.stdout.replace("hvd-elastic.dev/job", "")
+    assert cluster.job()["spec"]["runPolicy"]["backoffLimit"] == 9
+
+
+def test_an_overlay_in_place_of_a_file(cluster: JobsCluster, monkeypatch: pytest.MonkeyPatch, kustomize: Path) -> None:
+    monkeypatch.setenv("PATH", str(kustomize.parent))
+    verb("generate", "job.yaml", "--output-dir", "base")
+    Path("prod").mkdir()
+    overlay = {
+        "resources": ["../base"],
+        "images": [{"name": "train", "newTag": "2"}],
+        "labels": [{"pairs": {"a": "b"}}],
+    }
+    Path("prod/kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    different = verb("submit", "-k", "prod", "--diff")
+    assert different.exit_code == 1
+    assert "+            image: train:2" in different.stdout
+    assert different.stderr.startswith("prod changes ServiceAccount/bert-discovery, Role/")
+    assert cluster.written() == []
+    printed = list(yaml.safe_load_all(verb("submit", "-k", "prod", "--dry-run", "client").stdout))
+    verb("submit", "-k", "prod")
+    assert cluster.job()["metadata"]["labels"]["a"] == "b"
+    assert cluster.job()["spec"] == printed[-1]["spec"]
+    assert (verb("submit", "-k", "prod", "--diff").exit_code, cluster.job()["kind"]) == (0, "MPIJob")
+    assert "namespace: 'default': is not 'team'" in str(failure("submit", "-k", "prod", "-n", "team"))
+
+
+@pytest.mark.parametrize("more", [["job.yaml"], ["--image", "train:2"], ["--", "python", "other.py"]])
+def test_an_overlays_job_is_that_of_its_base(cluster: JobsCluster, more: list[str]) -> None:
+    Path("prod").mkdir()
+    refused = verb("submit", "-k", "prod", *more)
+    assert (refused.exit_code, cluster.requests) == (2, [])
+    assert "-k takes neither FILE nor keys of the job" in refused.stderr
+
+
 def test_the_namespace_is_one(cluster: JobsCluster) -> None:
     assert "namespace: 'team': is not 'default'" in str(
         failure("submit", "job.yaml", "--namespace", "team", "-n", "default")

@@ -1,6 +1,5 @@
 """The kit is what the single verbs print, in a form that the real kustomize takes."""
 
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,10 @@ from hvd_elastic.priorityclasses import DEFAULTS, ClassQuota, ClassUser, guard_m
 from hvd_elastic.setup.platform_kit.kit_files import kit_files
 from hvd_elastic.setup.platform_kit.kit_folder import write_kit
 from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, KitSettings, kit_parts
-from testbed.debian_programs import needed_go
 from tests.mpijob import admission
-from tests.mpijob.modules import cache_folder
 
 pytestmark = pytest.mark.timeout(900)  # the program is built by whichever test comes first
 
-VERSION = "v5.7.1"
-"""Of kustomize, which kubectl 1.34 has in it."""
 FULL = KitSettings(
     users=(ClassUser(namespace="serving"),),
     quotas=(ClassQuota(namespace="serving", gpus=16, resource="nvidia.com/gpu"),),
@@ -44,22 +39,6 @@ KINDS = {
     "ValidatingAdmissionPolicyBinding": 1,
 }
 """Of a whole kit without components."""
-
-
-@pytest.fixture(scope="session")
-def kustomize() -> Path:
-    """The program, built once from its Go module and kept outside the checkout."""
-    kept = cache_folder() / "sigs.k8s.io_kustomize_kustomize_v5" / VERSION / "kustomize"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        install = [needed_go(), "install", f"sigs.k8s.io/kustomize/kustomize/v5@{VERSION}"]
-        environment = os.environ | {"GOBIN": str(kept.parent)}
-        done = subprocess.run(
-            install, cwd="/", env=environment, capture_output=True, text=True, timeout=840, check=False
-        )
-        if done.returncode:
-            pytest.skip(f"kustomize cannot be built: {done.stderr}")
-    return kept
 
 
 def build(kustomize: Path, folder: Path) -> list[dict[str, Any]]:

@@ -8,8 +8,9 @@ from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.job_reader import read_job
+from hvd_elastic.mpijob.manifests.customization.patches import merge_difference, merge_patch
 from hvd_elastic.mpijob.manifests.customization.pod_merge import merged_template
-from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.manifests.render import patch_effects, render
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.jobs import job, one, pods
 
@@ -253,6 +254,62 @@ WORKER = "/spec/mpiReplicaSpecs/Worker"
 )
 def test_what_a_patch_breaks_or_does_not_fit_is_named(change: Any, said: str) -> None:
     assert said in refused_patch(patch(change))
+
+
+def test_what_each_patch_changes_is_told() -> None:
+    both = ("NetworkPolicy/fashion", "NetworkPolicy/fashion.api-server")
+    changes = [
+        patch(TTL),
+        patch({"metadata": {"labels": {"team": "vision"}}}, "NetworkPolicy", "fashion"),
+        patch({"metadata": {"labels": {"team": "vision"}}}, "NetworkPolicy"),
+        patch(TTL),
+    ]
+    effects = patch_effects(job(patches=changes))
+    assert [(one.path, one.changed, one.unchanged) for one in effects] == [
+        ("patches[0]", ("MPIJob/fashion",), ()),
+        ("patches[1]", both[:1], ()),
+        ("patches[2]", both[1:], both[:1]),
+        ("patches[3]", (), ("MPIJob/fashion",)),
+    ]
+    assert [str(one).partition(":")[0] for one in effects[2:]] == [
+        f"patches[2] changes {both[1]}, and nothing in {both[0]}, as the patch would have it already",
+        "patches[3] changes nothing in MPIJob/fashion, as the patch would have it already",
+    ]
+    assert patch_effects(job()) == []
+
+
+def test_a_patch_finds_an_object_by_what_it_was() -> None:
+    remove = [{"op": "remove", "path": "/kind"}]
+    assert "kind: is what the object is" in refused_patch(patch(remove), patch(TTL))
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "keys"),
+    [
+        ("NetworkPolicy", "podSelector", {}),
+        ("PodDisruptionBudget", "selector", {"disruption_budget": True}),
+        ("PodMonitor", "selector", {"monitor": True}),
+    ],
+)
+def test_what_is_for_the_jobs_pods_stays_theirs(kind: str, field: str, keys: dict[str, Any]) -> None:
+    """A label that they do not have, as kustomize's commonLabels adds, would leave them without a policy, unsaid."""
+    for change in (None, {field: None}, {field: {"matchLabels": {"team": "vision"}}}):
+        with pytest.raises(InvalidInputError, match=f"spec.{field}: selects the job's pods"):
+            render(job(**keys, patches=[patch({"spec": change}, kind)]))
+
+
+def test_a_difference_is_the_patch_that_makes_it() -> None:
+    before = {"same": 1, "gone": {"a": 1}, "deep": {"kept": 1, "list": [1, 2], "gone": 1}, "was": "text"}
+    after = {"same": 1, "deep": {"kept": 1, "list": [1]}, "was": {"new": 1}, "new": {"a": {"b": 1}}}
+    difference = merge_difference(before, after)
+    assert difference == {
+        "gone": None,
+        "deep": {"gone": None, "list": [1]},
+        "was": {"new": 1},
+        "new": {"a": {"b": 1}},
+    }
+    assert merge_patch(before, difference) == after
+    assert merge_difference(after, after) == {}
 
 
 def test_a_patch_that_hits_nothing_says_what_is_there() -> None:
