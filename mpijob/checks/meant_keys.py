@@ -6,6 +6,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.clouds.accelerators import AMD, GAUDI
 from hvd_elastic.mpijob.description.keys import KEYS
+from hvd_elastic.mpijob.description.pod_schema import pod_fields
 
 _NONE: Final = "see `hvd-elastic schema` for every key"
 _CLOSE: Final = 0.7
@@ -20,6 +21,8 @@ _MEANT: Final = {
     "serviceaccount": "workers.service_account",
     "priorityclassname": "priority.workers, for the launcher priority.launcher",
     "priorityclass": "priority.workers, for the launcher priority.launcher",
+    "preemptionpolicy": "priority.workers, for the launcher priority.launcher",
+    "nodename": "node_labels, for the launcher launcher_node_labels",
     "terminationgraceperiodseconds": "workers.grace",
     "workingdir": "workdir",
     "envfrom": "secrets",
@@ -44,40 +47,49 @@ _MEANT: Final = {
     "spread": "workers.pod: {spec: {topologySpreadConstraints: ...}}",
 }
 """By name in lower case, without '-' and '_'."""
-_OF_PODS: Final = (
-    "affinity",
-    "dnsConfig",
-    "dnsPolicy",
-    "hostAliases",
-    "hostNetwork",
-    "initContainers",
-    "runtimeClassName",
-    "securityContext",
-    "topologySpreadConstraints",
-    "volumes",
+_REFUSED: Final = frozenset(
+    {
+        "automountserviceaccounttoken",
+        "ephemeralcontainers",
+        "hostnetwork",
+        "hostpid",
+        "hostname",
+        "hostnameoverride",
+        "lifecycle",
+        "livenessprobe",
+        "privileged",
+        "readinessprobe",
+        "restartpolicy",
+        "sethostnameasfqdn",
+        "shareprocessnamespace",
+        "startupprobe",
+        "subdomain",
+    }
 )
-"""Fields of a pod that have no key of their own."""
+"""What no key says, and no pod of a job may say (`manifests/customization/promises.py`)."""
 
 
 def meant_key(path: str) -> str:
     """The way out where `path` is not a key: the key that was probably meant.
 
-    That is one of similar spelling in the same section, one of the same name in another, or one that means what the
-    name means elsewhere.
+    That is one that means what the name means elsewhere, one of the same name in another section, a field of a pod, or
+    a key of similar spelling in the same section.
     """
     parent, _, leaf = path.rpartition(".")
     name = _plain(leaf)
     if name == "annotations" and parent in {"workers", "launcher"}:
         return f"did you mean {parent}.pod: {{metadata: {{annotations: ...}}}}?"
-    if field := next((field for field in _OF_PODS if field.lower() == name), None):
-        return f"did you mean {parent or 'workers'}.pod: {{spec: {{{field}: ...}}}}?"
     if name in _MEANT:
         return f"did you mean {_MEANT[name]}?"
+    if name in _REFUSED:
+        return "no job may set it: that it gives GPUs back, or keeps its sidecar's token, depends on it"
+    if elsewhere := [key for key in KEYS if _plain(key.rpartition(".")[2]) == name]:
+        return f"did you mean {' or '.join(sorted(elsewhere)[:3])}?"
+    if field := next((field for field in pod_fields() if field.lower() == name), None):
+        return f"did you mean {parent or 'workers'}.pod: {{spec: {{{field}: ...}}}}?"
     siblings = [key for key in KEYS if key.rpartition(".")[0] == parent]
-    if close := difflib.get_close_matches(path, siblings, n=1, cutoff=_CLOSE):
-        return f"did you mean {close[0]}?"
-    elsewhere = [key for key in KEYS if _plain(key.rpartition(".")[2]) == name]
-    return f"did you mean {' or '.join(sorted(elsewhere)[:3])}?" if elsewhere else _NONE
+    close = difflib.get_close_matches(path, siblings, n=1, cutoff=_CLOSE)
+    return f"did you mean {close[0]}?" if close else _NONE
 
 
 def meant_accelerator(value: str) -> str | None:

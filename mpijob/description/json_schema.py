@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from hvd_elastic.mpijob.description import pod_schema
 from hvd_elastic.mpijob.description.job_spec import JobSpec, Toleration
 from hvd_elastic.mpijob.description.keys import KEYS, docstrings
 from hvd_elastic.mpijob.description.section import Section, schema_name
@@ -28,6 +29,10 @@ def schema() -> dict[str, Any]:
     for model in _models():
         body = made if model is JobSpec else _object(made["$defs"][schema_name(model.__name__)])
         _describe(body, model)
+        if "pod" in model.model_fields:  # pydantic knows no schema but its own models'
+            description = body["properties"]["pod"]["description"]
+            body["properties"]["pod"] = {"description": description, "$ref": f"#/$defs/{pod_schema.TEMPLATE}"}
+    made["$defs"] |= pod_schema.definitions()
     return {"$schema": DIALECT, **made, "title": "hvd-elastic job"}
 
 

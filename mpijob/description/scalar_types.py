@@ -179,11 +179,10 @@ Image = Annotated[str, AfterValidator(_image)]
 Text = Annotated[str, AfterValidator(_passable)]
 ContainerPath = Annotated[str, AfterValidator(_passable), AfterValidator(_absolute)]
 
-PodTemplate = Annotated[
-    dict[str, Any],
-    WithJsonSchema({"type": "object", "properties": {"metadata": {"type": "object"}, "spec": {"type": "object"}}}),
-]
-"""A part of a pod template, as Kubernetes writes it. `checks/pod_checks.py` says what it may hold."""
+PodTemplate = dict[str, Any]
+"""A part of a pod template, as Kubernetes writes it. `checks/pod_checks.py` says what it may hold, and `pod_schema.py`
+what editors are told of it.
+"""
 Environment = Annotated[
     dict[EnvName, Text],
     BeforeValidator(_environment),

@@ -1,6 +1,7 @@
 """Pods that are not the one kind that is rendered by default train, and give way to inference as fast."""
 
 import json
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -85,6 +86,51 @@ def test_a_field_that_the_cluster_does_not_know_is_refused(
     assert done.returncode
     assert field in done.stderr
     assert not namespace.list("mpijobs")
+
+
+def overlay(folder: Path, described: dict[str, Any], field: str) -> list[str]:
+    """`submit -k` of an overlay that sets a field of the workers."""
+    jobs.generate(described, "--output-dir", str(folder / "base"))
+    (folder / "prod").mkdir(exist_ok=True)
+    change = [{"op": "add", "path": f"/spec/mpiReplicaSpecs/Worker/template/spec/{field}", "value": "other"}]
+    kustomization = {
+        "resources": ["../base"],
+        "labels": [{"pairs": {"team": "vision"}}],
+        "configMapGenerator": [{"name": "settings", "literals": ["a=b"]}],
+        "patches": [{"target": {"kind": "MPIJob"}, "patch": json.dumps(change)}],
+    }
+    (folder / "prod" / "kustomization.yaml").write_text(json.dumps(kustomization))
+    return ["submit", "-k", str(folder / "prod")]
+
+
+def test_an_overlay_is_submitted_with_the_real_kubectl(
+    cluster: Site, namespace: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it adds is there, a restart that makes the job again keeps it, and a field that nobody knows is refused."""
+    monkeypatch.setenv("PATH", str(namespace.program.parent))
+    jobs.priority_classes(cluster)
+    described = jobs.describe(cluster, namespace, "overlaid", ["true"], suspend=True)
+    wrong = run(namespace, *overlay(tmp_path, described, "schedulerNam"))
+    assert wrong.returncode
+    assert "schedulerNam" in wrong.stderr
+    assert not namespace.list("mpijobs")
+    words = overlay(tmp_path, described, "schedulerName")
+    for more in ([], ["--diff"]):
+        done = run(namespace, *words, *more)
+        assert done.returncode == 0, done.stderr
+    job = namespace.get("mpijob", "overlaid")
+    assert job["metadata"]["labels"]["team"] == "vision"
+    assert job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["schedulerName"] == "other"
+    assert [one for one in namespace.list("configmaps") if one["metadata"]["name"].startswith("settings-")]
+    time = "2026-01-01T00:00:00Z"
+    failed = {"type": "Failed", "status": "True", "lastTransitionTime": time, "lastUpdateTime": time}
+    ended = json.dumps({"status": {"completionTime": time, "conditions": [failed]}})
+    namespace("patch", "mpijob", "overlaid", "--subresource=status", "--type=merge", f"--patch={ended}")
+    again = run(namespace, "restart", "overlaid", "--yes")
+    assert again.returncode == 0, again.stderr
+    made = namespace.get("mpijob", "overlaid")
+    assert made["metadata"]["uid"] != job["metadata"]["uid"]
+    assert made["spec"]["mpiReplicaSpecs"] == job["spec"]["mpiReplicaSpecs"]
 
 
 OVERLAY: Final[dict[str, Any]] = {

@@ -219,6 +219,15 @@ def tainted(kubectl: Kubectl, *nodes: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def meshed(kubectl: Kubectl) -> Iterator[None]:
+    kubectl("annotate", "namespace", kubectl.namespace, "linkerd.io/inject=enabled")
+    try:
+        yield
+    finally:
+        kubectl("annotate", "namespace", kubectl.namespace, "linkerd.io/inject-")
+
+
+@contextlib.contextmanager
 def cordoned(kubectl: Kubectl, *nodes: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for node in nodes:
@@ -339,6 +348,9 @@ SEEDS: dict[str, tuple[Seed, str, Level, str]] = {
     ),
     "a webhook that is away": (
         lambda k: applied(k, webhook(k, matching=k.namespace)), "admission-webhooks", Level.ERROR, "no ready address",
+    ),
+    "a namespace of Linkerd's": (
+        meshed, "service-mesh", Level.WARNING, "Linkerd puts its proxy into the pods",
     ),
     "foreign taint on GPUs": (
         lambda k: tainted(k.within("default"), "spot"), "gpus", Level.WARNING, "example.com/team of spot",

@@ -92,6 +92,9 @@ class ClusterFacts:
     quotas: Sequence[Json] = ()
     limit_ranges: Sequence[Json] = ()
     webhooks: Sequence[Webhook] = ()
+    """Those that pods or jobs of the namespace depend on."""
+    mutating_webhooks: Sequence[Json] = ()
+    """All MutatingWebhookConfigurations."""
     rights: Mapping[Right, bool] = field(default_factory=dict)
     """Of the caller, in the namespace."""
     resume_rights: Mapping[ServiceAccount, bool] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from typing import Final
 from hvd_elastic.client.doctor.checks import (
     class_checks,
     control_plane_checks,
+    mesh_checks,
     namespace_checks,
     node_checks,
     operator_checks,
@@ -28,6 +29,7 @@ CHECKS: Final = (
     node_checks.kubelets,
     node_checks.addresses,
     node_checks.network_policies,
+    mesh_checks.service_mesh,
     namespace_checks.namespace,
     namespace_checks.rights,
     namespace_checks.quotas,

@@ -66,6 +66,10 @@ class FactReader:
         ask, listed = self._ask, self._listed
         here = f"/api/v1/namespaces/{self._namespace}"
         namespace = ask(Fact.NAMESPACE, lambda: self._cluster.get(here), None)
+        mutating, validating = (
+            listed(Fact.WEBHOOKS, f"/apis/admissionregistration.k8s.io/v1/{kind}")
+            for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+        )
         return replace(
             self.read_operators(),
             version=str(version.body.get("gitVersion", "")),
@@ -81,7 +85,8 @@ class FactReader:
             namespace_object=namespace,
             quotas=listed(Fact.QUOTAS, f"{here}/resourcequotas"),
             limit_ranges=listed(Fact.LIMIT_RANGES, f"{here}/limitranges"),
-            webhooks=ask(Fact.WEBHOOKS, lambda: self._webhooks(namespace), []),
+            webhooks=ask(Fact.WEBHOOKS, lambda: self._webhooks([*mutating, *validating], namespace), []),
+            mutating_webhooks=mutating,
             rights=ask(Fact.RIGHTS, lambda: {right: self.may(right) for right in NEEDED_RIGHTS}, {}),
             mpijobs=listed(Fact.MPIJOBS, f"/apis/kubeflow.org/v2beta1/namespaces/{self._namespace}/mpijobs"),
             role_bindings=listed(
@@ -145,7 +150,7 @@ class FactReader:
     def _kueue_configuration(self) -> str:
         return "\n".join(map(str, self._cluster.get(_KUEUE_CONFIGURATION).get("data", {}).values()))
 
-    def _webhooks(self, namespace: Json | None) -> list[Webhook]:
+    def _webhooks(self, configurations: Iterable[Json], namespace: Json | None) -> list[Webhook]:
         labels = namespace["metadata"].get("labels", {}) if namespace else {}
         return [
             Webhook(
@@ -154,8 +159,7 @@ class FactReader:
                 service=f"{service['namespace']}/{service['name']}",
                 ready_addresses=self._ready_addresses(service["namespace"], service["name"]),
             )
-            for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-            for configuration in self._cluster.list(f"/apis/admissionregistration.k8s.io/v1/{kind}")
+            for configuration in configurations
             for webhook in configuration.get("webhooks", ())
             if (service := webhook["clientConfig"].get("service"))
             and (looked_at := _LOOKED_AT & _resources(webhook))
