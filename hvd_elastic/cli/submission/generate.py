@@ -7,6 +7,7 @@ import click
 
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
 from hvd_elastic.cli.output import Format, of_manifests, output_option, say, show
+from hvd_elastic.mpijob.checks import job_notes
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.writers import kustomize
@@ -54,7 +55,10 @@ def command(
 
     hvd-elastic generate job.yaml | kubectl apply --server-side -f -
     """
-    manifests = render(job_from(file, flags), Target(target))
+    spec = job_from(file, flags)
+    manifests = render(spec, Target(target))
+    for note in job_notes(spec):
+        say(note)
     if output_dir is None:
         show(of_manifests(manifests), output)
         return

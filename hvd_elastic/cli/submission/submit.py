@@ -56,11 +56,14 @@ def command(
         show(of_manifests(render(spec)), Format.YAML if output is Format.TABLE else output)
         return
     from hvd_elastic.client.connection.cluster_errors import ClusterError
+    from hvd_elastic.mpijob.checks import job_notes
 
     try:
         cluster = chosen.cluster()
         spec = _job(file, flags, chosen.namespace, default=cluster.namespace)
         done = cluster.submit(spec, force=force_conflicts, dry_run=diff or dry_run == "server")
+        for note in job_notes(spec):
+            say(note)
     except ClusterError as error:
         if diff:
             error.exit_code = Exit.BAD_INPUT  # 1 is the answer that something would change

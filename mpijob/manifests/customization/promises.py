@@ -13,7 +13,10 @@ from hvd_elastic.priorityclasses.problem import Problem
 _POD_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "activeDeadlineSeconds": ("would end pods one by one", "set deadline"),
     "automountServiceAccountToken": ("decides who gets the API server's token", "leave it out"),
-    "hostNetwork": ("would have two pods of a node share the ports of one", "leave it out"),
+    "hostNetwork": (
+        "decides on which ports a worker listens, and the launcher has no need of it",
+        "set it in workers.pod alone, which chooses ports that the node has free",
+    ),
     "hostPID": ("shows a pod's processes to its neighbours", "leave it out"),
     "hostname": ("is how the operator names workers", "leave it out"),
     "preemptionPolicy": ("decides who gives way to whom", "set priority.workers or priority.launcher"),

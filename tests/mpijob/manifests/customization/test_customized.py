@@ -70,7 +70,6 @@ def in_container(name: str, **fields: Any) -> dict[str, Any]:
     [
         ("activeDeadlineSeconds", 60, "set deadline"),
         ("automountServiceAccountToken", True, "leave it out"),
-        ("hostNetwork", True, "leave it out"),
         ("hostPID", True, "leave it out"),
         ("hostname", "me", "leave it out"),
         ("priorityClassName", "system-node-critical", "set priority.workers"),
