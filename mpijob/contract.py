@@ -276,6 +276,10 @@ directory, stdin, stdout and stderr to the standby, and ends with the standby's 
 HEARTBEAT_FILE: Final = "heartbeat"
 """In RUN_DIR of a worker. The training process replaces it at most once a second: `STEP RANK SIZE UNIX`."""
 
+USER_FILE: Final = "passwd"
+"""In RUN_DIR of a pod that runs as a user whom the image does not know: that user's entry, as in /etc/passwd. The
+image's programs look there first."""
+
 SSH_FOLDER: Final = "/home/mpiuser/.ssh"
 """Where the operator mounts the job's ssh key: in that user's home."""
 

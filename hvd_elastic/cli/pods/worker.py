@@ -1,5 +1,6 @@
 """`hvd-elastic worker`: PID 1 of a worker pod."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -7,6 +8,7 @@ import sys
 import click
 
 from hvd_elastic import logs
+from hvd_elastic.cli.pods.pod_user import enter_user
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT, READY_PORT, SSH_PORT
 from hvd_elastic.system import child_processes
 from hvd_elastic.worker import efa_libraries, sshd
@@ -40,6 +42,8 @@ def command(*, no_sshd: bool, die_with_parent: bool, ready_port: int, ssh_port: 
     settings = PodSettings.read(os.environ)
     if settings.efa:
         efa_libraries.require(settings.efa, os.environ)
+    with contextlib.suppress(OSError):  # the entry point says what is wrong with its folder
+        enter_user(settings.run_dir, os.getuid(), os.getgid())
     environment, server = with_interfaces(os.environ), None if no_sshd else sshd.command(ssh_port)
     worker = EntryPoint(settings, command, environment, sshd=server, ready_port=ready_port)
     sys.exit(worker.run())
