@@ -78,10 +78,14 @@ ENV DEBIAN_FRONTEND=noninteractive
 RUN apt-get update \
     && apt-get upgrade -y --no-install-recommends \
     && apt-get install -y --no-install-recommends \
-        ca-certificates openmpi-bin openssh-client openssh-server python3 python3-venv \
+        ca-certificates libnss-extrausers openmpi-bin openssh-client openssh-server python3 python3-venv \
     && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* \
     && useradd --uid 1000 --user-group --create-home --shell /bin/bash mpiuser \
-    && install -d -o 1000 -g 1000 -m 0755 /run/hvd-elastic /workspace
+    && install -d -o 1000 -g 1000 -m 0775 /run/hvd-elastic /workspace /home/mpiuser
+# A pod may run as any user, as on OpenShift: mpiuser's group may write what mpiuser may, and the pod's first process
+# enters the user where NSS looks first, because ssh and sshd want an entry.
+RUN sed -i 's/^passwd:.*/passwd: extrausers files/' /etc/nsswitch.conf \
+    && ln -s /run/hvd-elastic/passwd /var/lib/extrausers/passwd
 
 FROM system AS dependencies
 COPY --from=lock /src/requirements.txt /opt/requirements.txt

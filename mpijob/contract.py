@@ -117,6 +117,14 @@ ENV_RUN_DIR: Final = "HVD_ELASTIC_RUN_DIR"
 ENV_READY_ADDRESS: Final = "HVD_ELASTIC_READY_ADDRESS"
 """The address that READY_PORT is bound to; all interfaces if it is not set. Each local host has one of 127.0.0.0/8."""
 
+ENV_HOST_ADDRESS: Final = "HVD_ELASTIC_HOST_ADDRESS"
+"""On a worker in its node's network: the node's address. Horovod and NCCL use the interface that has it, unless the
+pod's own environment names another: the launcher knows the name of its own alone."""
+
+ENV_POD_UID: Final = "HVD_ELASTIC_POD_UID"
+"""On a worker in its node's network: the pod's UID. It answers with it (READY_PORT), because its address is that of the
+pod before it, too."""
+
 ENV_MIN_WORKERS: Final = "HVD_ELASTIC_MIN_WORKERS"
 ENV_MAX_WORKERS: Final = "HVD_ELASTIC_MAX_WORKERS"
 ENV_SLOTS: Final = "HVD_ELASTIC_SLOTS"
@@ -184,6 +192,9 @@ ENV_LOG_FORMAT: Final = "HVD_ELASTIC_LOG_FORMAT"
 ENV_METRICS: Final = "HVD_ELASTIC_METRICS"
 """`1` makes every training process serve Prometheus metrics on WORKER_METRICS_PORT + its local rank. Generated jobs set
 it; `0` in a job's own `env` turns it off."""
+
+ENV_METRICS_PORT: Final = "HVD_ELASTIC_METRICS_PORT"
+"""Stands for WORKER_METRICS_PORT where workers are in their nodes' network."""
 
 ENV_EVENTS: Final = "HVD_ELASTIC_EVENTS"
 """A folder. Every training process appends JSON objects, one per line, to its own file there::
@@ -264,6 +275,10 @@ directory, stdin, stdout and stderr to the standby, and ends with the standby's 
 
 HEARTBEAT_FILE: Final = "heartbeat"
 """In RUN_DIR of a worker. The training process replaces it at most once a second: `STEP RANK SIZE UNIX`."""
+
+USER_FILE: Final = "passwd"
+"""In RUN_DIR of a pod that runs as a user whom the image does not know: that user's entry, as in /etc/passwd. The
+image's programs look there first."""
 
 SSH_FOLDER: Final = "/home/mpiuser/.ssh"
 """Where the operator mounts the job's ssh key: in that user's home."""
@@ -365,6 +380,7 @@ READY_PORT: Final = 2223
 reach test. A connection is answered with one line and may send one::
 
     server: hvd-elastic 1 GENERATION STATE STEP AGE      STATE: a value of WorkerState; STEP -1 and AGE -1: no heartbeat
+                                                         with ENV_POD_UID one more field: the UID
     client: challenge                                    optional: answered with a NONCE; a signed one follows
     client: checkpoint SIGNATURE REASON                  signed: write CHECKPOINT_REQUEST_FILE
     client: leave SIGNATURE                              signed: training leaves, and the pod stays

@@ -54,7 +54,7 @@ def _current_folder() -> Iterator[Problem]:
 
 
 def _host_name() -> Iterator[Problem]:
-    if (error := lookup_error()) is not None:
+    if (error := lookup_error("lo")) is not None:
         name = socket.gethostname()
         what = f"does not resolve ({error.strerror}), and Horovod needs it"
         way_out = f"add the line '127.0.1.1 {name}' to /etc/hosts"

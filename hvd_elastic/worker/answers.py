@@ -52,9 +52,10 @@ def read_heartbeat(run_dir: Path, *, clock: Callable[[], float] = time.time) -> 
     return beat if beat.step in _NUMBERS and beat.age_seconds in _NUMBERS else NO_HEARTBEAT
 
 
-def own_line(generation: int, state: WorkerState, heartbeat: Heartbeat) -> bytes:
-    """Return the line that each connection gets."""
-    return f"hvd-elastic 1 {generation} {state} {heartbeat.step} {heartbeat.age_seconds}\n".encode()
+def own_line(generation: int, state: WorkerState, heartbeat: Heartbeat, uid: str = "") -> bytes:
+    """Return the line that each connection gets. `uid`: the pod's, if its address does not tell it from others."""
+    line = f"hvd-elastic 1 {generation} {state} {heartbeat.step} {heartbeat.age_seconds} {uid}"
+    return f"{line.rstrip()}\n".encode()
 
 
 def report_answer(

@@ -208,7 +208,8 @@ class EntryPoint:
     def _answer(self) -> bytes:
         state = WorkerState.TRAINING if self._is_training else WorkerState.WAITING
         state = WorkerState.LEAVING if self._leaving else state
-        return answers.own_line(self._generation.number, state, answers.read_heartbeat(self._run_dir))
+        heartbeat = answers.read_heartbeat(self._run_dir)
+        return answers.own_line(self._generation.number, state, heartbeat, self._settings.pod_uid)
 
     def _on_request(self, line: str, nonce: str) -> bytes:
         verb, _, rest = line.partition(" ")

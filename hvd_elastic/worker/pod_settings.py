@@ -11,6 +11,7 @@ from hvd_elastic.mpijob.contract import (
     ENV_EFA,
     ENV_GRACE_SECONDS,
     ENV_LAUNCHER_SECONDS,
+    ENV_POD_UID,
     ENV_READY_ADDRESS,
     ENV_RUN_DIR,
     ENV_SLOTS,
@@ -60,6 +61,9 @@ class PodSettings:
     efa: int = 0
     """Elastic Fabric Adapters that the job asked for."""
 
+    pod_uid: str = ""
+    """Empty: the pod's address tells it from others."""
+
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Self:
         """Read the variables of `hvd_elastic.mpijob.contract`. Raises BadEnvironmentError with every problem."""
@@ -73,6 +77,7 @@ class PodSettings:
             grace_seconds=reader.value(ENV_GRACE_SECONDS, _GRACE_SECONDS, _seconds, "a number of seconds, 0 or more"),
             compiler=reader.value(ENV_COMPILER, CompilerImport.LATER, CompilerImport, ", ".join(CompilerImport)),
             efa=reader.value(ENV_EFA, 0, _adapters, "a whole number, 0 or more"),
+            pod_uid=environment.get(ENV_POD_UID, ""),
             launcher_seconds=reader.value(ENV_LAUNCHER_SECONDS, math.inf, _seconds, "a number of seconds, 0 or more"),
         )
         if reader.problems:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from hvd_elastic.mpijob.contract import SSH_PORT
 from hvd_elastic.system import child_processes
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.worker.event_loop import EventLoop
@@ -13,6 +14,12 @@ log = logging.getLogger(__name__)
 
 COMMAND: Final = ("/usr/sbin/sshd", "-D", "-e", "-o", "LogLevel=ERROR")
 """In the foreground, logging to stderr, and errors only: every adoption is a login, which is not worth a line."""
+
+
+def command(port: int) -> Sequence[str]:
+    """What listens on `port`. An image's configuration names the usual one, and any other wins over that."""
+    return COMMAND if port == SSH_PORT else (*COMMAND, "-p", str(port))
+
 
 BACKOFF: Final = Backoff(first_seconds=0.2, most_seconds=10.0)
 """Between the end of one sshd and the start of the next."""

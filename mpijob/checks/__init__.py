@@ -41,6 +41,11 @@ def job_problems(spec: JobSpec) -> list[Problem]:
     return [problem for check in _CHECKS for problem in check(spec)]
 
 
+def job_notes(spec: JobSpec) -> list[str]:
+    """What whoever generates or submits the job should know."""
+    return list(network_checks.notes(spec))
+
+
 def target_problems(spec: JobSpec, target: Target) -> list[Problem]:
     """Why a job without contradictions cannot be written as `target`."""
     return list(target_checks.problems(spec, target))

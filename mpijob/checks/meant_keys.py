@@ -51,7 +51,6 @@ _REFUSED: Final = frozenset(
     {
         "automountserviceaccounttoken",
         "ephemeralcontainers",
-        "hostnetwork",
         "hostpid",
         "hostname",
         "hostnameoverride",

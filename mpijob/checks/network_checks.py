@@ -6,10 +6,14 @@ from typing import Final
 from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.network_spec import NetworkPeer
+from hvd_elastic.mpijob.description.worker_ports import CHOSEN, width, worker_ports
 from hvd_elastic.priorityclasses.problem import Problem
 
 _TOKEN_SERVICES: Final = {Cloud.EKS: "AWS's STS", Cloud.AKS: "login.microsoftonline.com"}
 """Who takes the account's token, a file, and returns credentials. On GKE the metadata server asks for them."""
+
+
+_TAKEN: Final = range(CHOSEN.stop, 61_000)
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
@@ -26,6 +30,42 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
         yield Problem(path="network.identity", value=True, what=what, way_out="set cloud, or name it in network.egress")
     yield from _tokens(spec)
     yield from _endpoint(spec)
+    yield from _host_ports(spec)
+
+
+def _host_ports(spec: JobSpec) -> Iterator[Problem]:
+    network = spec.network
+    if not spec.workers.on_host_network:
+        for key, value in (("host_port", network.host_port), ("nodes", network.nodes)):
+            if value:
+                what = "has no effect: the workers have addresses and ports of their own"
+                way_out = "leave it out, or set workers.pod: {spec: {hostNetwork: true}}"
+                yield Problem(path=f"network.{key}", value=value, what=what, way_out=way_out)
+        return
+    ports = range(worker_ports(spec).ssh, worker_ports(spec).ssh + width(spec))
+    if ports.stop > 65536 or (ports.start < _TAKEN.stop and ports.stop > _TAKEN.start):
+        what = f"gives workers the node's ports {ports.start} to {ports.stop - 1}: those from {_TAKEN.start} to "
+        what += f"{_TAKEN.stop - 1} are taken by Services and by connections that the node makes"
+        most = CHOSEN.stop - width(spec)
+        way_out = f"choose one from 1024 to {most}" if most >= CHOSEN.start else "lower workers.slots"
+        yield Problem(path="network.host_port", value=network.host_port, what=what, way_out=way_out)
+    if network.nodes and not network.policy:
+        what = "says where nodes are, but there is no NetworkPolicy"
+        yield Problem(path="network.nodes", value=..., what=what, way_out="set network.policy: true, or remove it")
+
+
+def notes(spec: JobSpec) -> Iterator[str]:
+    """What holds of the job's network that nobody asked for, in sentences."""
+    if spec.workers.on_host_network:
+        ports = worker_ports(spec)
+        yield (
+            f"hostNetwork: each worker takes ports {ports.ssh} to {ports.ssh + width(spec) - 1} of its node, so a node "
+            "has one worker of this job at most, and the namespace must admit `privileged` (Pod Security)"
+        )
+        yield (
+            "hostNetwork: NetworkPolicies mostly do not apply to these workers: whoever reaches the nodes reaches "
+            "Gloo, which believes anyone; let a firewall of the nodes keep others out"
+        )
 
 
 def _peer(path: str, peer: NetworkPeer) -> Iterator[Problem]:

@@ -39,6 +39,8 @@ _DROPPED_BY_TORCHRUN: Final = {
 _NETWORK_OF_OURS: Final = {
     "api_ports": _NO_LAUNCHER,
     "api_server": _NO_LAUNCHER,
+    "host_port": "has no effect: torchrun chooses the ports of a PyTorchJob",
+    "nodes": "has no effect: the workers of a PyTorchJob may not have their nodes' network",
     "monitoring_namespace": "has no effect: no port of a PyTorchJob's pods serves metrics",
 }
 """The same below `network`."""
@@ -93,6 +95,12 @@ def _dropped_by_torchrun(spec: JobSpec) -> Iterator[Problem]:
         what = "has no effect: torchrun trains with any number of workers from workers.min to workers.max"
         way_out = _way_out(spec, "workers.sizes")
         yield Problem(path="workers.sizes", value=spec.workers.sizes, what=what, way_out=way_out)
+    if spec.workers.on_host_network:
+        what, path = (
+            "has two workers of a node share torchrun's ports, which no key chooses",
+            "workers.pod.spec.hostNetwork",
+        )
+        yield Problem(path=path, value=True, what=what, way_out=_way_out(spec, path))
     for key, what in _NETWORK_OF_OURS.items():
         if getattr(spec.network, key) != getattr(NetworkSpec(), key):
             path, given = f"network.{key}", spec.network.model_dump(mode="json", include={key})[key]

@@ -142,6 +142,12 @@ class WorkersSpec(Section):
         return workers in (self.allowed_sizes or range(self.min, self.max + 1))
 
     @property
+    def on_host_network(self) -> bool:
+        """Whether a worker has its node's network, address and ports."""
+        spec = self.pod.get("spec")
+        return isinstance(spec, dict) and spec.get("hostNetwork") is True
+
+    @property
     def size_words(self) -> str:
         """`1 to 8`, or `1, 2, 4 or 8`."""
         *most, last = map(str, self.allowed_sizes or (self.max,))

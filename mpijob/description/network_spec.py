@@ -47,7 +47,14 @@ class NetworkSpec(Section):
     policy: bool = True
     """Emit NetworkPolicies. A job's ports believe whoever reaches them: without, any pod can stop the job."""
     interface: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] = "eth0"
-    """Network interface of the pods. Without a name, Horovod would wait for two hosts and probe for it."""
+    """Network interface of the pods. Without a name, Horovod would wait for two hosts and probe for it. Workers with
+    `hostNetwork` use the one that has their node's address, or what `HOROVOD_GLOO_IFACE` in `env` names."""
+    host_port: Annotated[int, Field(ge=1024, le=65535)] | None = None
+    """With `hostNetwork` in `workers.pod`: the first of the node's ports that a worker takes, one for ssh, one for
+    readiness and one for the metrics of each process. Defaults to one that namespace and name choose, from 20000."""
+    nodes: list[Cidr] = Field(default_factory=list)
+    """With `hostNetwork` in `workers.pod`: addresses of the nodes, and so of the workers, which the launcher's
+    NetworkPolicy names. All private addresses by default."""
     mesh: bool = False
     """Let Istio put its proxy into the pods. By default a label keeps it out: a proxy does not end with the script, and
     Horovod's connections name pods, not Services."""

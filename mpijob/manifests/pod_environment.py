@@ -5,6 +5,7 @@ from decimal import Decimal
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.clouds.efa import ENVIRONMENT as EFA_ENVIRONMENT
 from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
+from hvd_elastic.mpijob.description.worker_ports import worker_ports
 from hvd_elastic.mpijob.manifests.supporting import shared_storage
 from hvd_elastic.system import quantity
 
@@ -53,6 +54,7 @@ def training(spec: JobSpec) -> dict[str, str]:
         **_checkpoint(spec),
         **shared_storage.folders(spec),
         contract.ENV_METRICS: "1",
+        **({contract.ENV_METRICS_PORT: str(worker_ports(spec).metrics)} if spec.workers.on_host_network else {}),
         **spec.env,
     }
 
@@ -61,6 +63,8 @@ def _network(spec: JobSpec) -> dict[str, str]:
     values = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(gloo_timeout_seconds(spec))}
     if spec.workers.efa:
         return values | EFA_ENVIRONMENT
+    if spec.workers.on_host_network:  # each worker finds its node's interface
+        return values
     return values | ({"NCCL_SOCKET_IFNAME": spec.network.interface} if spec.workers.gpus else {})
 
 

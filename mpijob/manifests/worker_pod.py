@@ -6,11 +6,13 @@ from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.clouds import efa
 from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.worker_ports import WorkerPorts, worker_ports
 from hvd_elastic.mpijob.manifests import node_placement, pod_environment
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 from hvd_elastic.mpijob.manifests.pod_parts import (
     container_env,
     container_security,
+    env_from_field,
     escape_command,
     pod_security,
     pod_template,
@@ -29,7 +31,7 @@ _STARTUP_SECONDS = 3600
 
 def template(spec: JobSpec, *, options: Sequence[str] = ()) -> Manifest:
     """A worker's pod template. `options` are flags of `hvd-elastic worker`."""
-    command = ["hvd-elastic", "worker", *options, "--", *escape_command(spec.command)]
+    command = ["hvd-elastic", "worker", *options, *_port_options(spec), "--", *escape_command(spec.command)]
     return pod_template(spec, Role.WORKER, _pod(spec, container(spec, command)))
 
 
@@ -41,11 +43,11 @@ def container(spec: JobSpec, command: list[str]) -> Manifest:
         imagePullPolicy=spec.image_pull_policy,
         command=command,
         workingDir=spec.workdir,
-        env=container_env(_environment(spec)),
+        env=[*container_env(_environment(spec)), *_identity(spec)],
         envFrom=[{"secretRef": {"name": secret}} for secret in spec.secrets],
         ports=_ports(spec),
         startupProbe=_startup(),
-        readinessProbe=_readiness(),
+        readinessProbe=_readiness(worker_ports(spec)),
         resources=resources(spec),
         securityContext=container_security(),
         volumeMounts=[*scratch_mounts(), {"name": _SHM, "mountPath": "/dev/shm"}, *shared_storage.volume_mounts(spec)],  # noqa: S108
@@ -55,6 +57,9 @@ def container(spec: JobSpec, command: list[str]) -> Manifest:
 def _pod(spec: JobSpec, training: Manifest) -> Manifest:
     shm = {"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": spec.workers.shm}}
     return without_empty(
+        hostNetwork=spec.workers.on_host_network or None,
+        # The operator sets it, too (mpi-operator 0.8.2, `newWorker`). Without it the node's name servers are asked.
+        dnsPolicy="ClusterFirstWithHostNet" if spec.workers.on_host_network else None,
         serviceAccountName=spec.workers.service_account,
         automountServiceAccountToken=False,
         enableServiceLinks=False,
@@ -94,14 +99,31 @@ def _startup() -> Manifest:
     }
 
 
-def _readiness() -> Manifest:
+def _readiness(ports: WorkerPorts) -> Manifest:
     """A Ready worker is warm: the port is open only while the standby waits or trains."""
-    return {"tcpSocket": {"port": contract.READY_PORT}, "periodSeconds": 1, "failureThreshold": 3}
+    return {"tcpSocket": {"port": ports.ready}, "periodSeconds": 1, "failureThreshold": 3}
 
 
 def _ports(spec: JobSpec) -> list[Manifest]:
-    metrics = [port(f"metrics-{rank}", contract.WORKER_METRICS_PORT + rank) for rank in range(spec.workers.slots)]
-    return [port("ssh", contract.SSH_PORT), port("ready", contract.READY_PORT), *metrics]
+    """Those of a node are said to be so: the scheduler gives no two pods the same of one node.
+
+    The API server would say it, too (Kubernetes 1.34, `pkg/apis/core/v1/defaults.go`, `defaultHostNetworkPorts`).
+    """
+    ports = worker_ports(spec)
+    metrics = [port(f"metrics-{rank}", ports.metrics + rank) for rank in range(spec.workers.slots)]
+    named = [port("ssh", ports.ssh), port("ready", ports.ready), *metrics]
+    return [{**one, "hostPort": one["containerPort"]} for one in named] if spec.workers.on_host_network else named
+
+
+def _port_options(spec: JobSpec) -> list[str]:
+    ports = worker_ports(spec)
+    return ["--ssh-port", str(ports.ssh), "--ready-port", str(ports.ready)] if spec.workers.on_host_network else []
+
+
+def _identity(spec: JobSpec) -> list[Manifest]:
+    """What tells a worker from others of its node, and what it listens on there."""
+    fields = {contract.ENV_POD_UID: "metadata.uid", contract.ENV_HOST_ADDRESS: "status.hostIP"}
+    return [env_from_field(name, field) for name, field in fields.items()] if spec.workers.on_host_network else []
 
 
 def resources(spec: JobSpec) -> Manifest:

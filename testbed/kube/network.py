@@ -26,6 +26,10 @@ DNS_SERVICE: Final = "10.96.0.10"
 """Addresses that pods use; every node's namespace translates them."""
 
 
+UPLINK: Final = "uplink"
+"""The node's end of its cable. A pod's interface has another name, as on most machines."""
+
+
 class NoNetemError(ClusterError):
     """This machine's kernel, or its `tc`, has no netem."""
 
@@ -104,7 +108,7 @@ class NodeLink:
 
     def set_pods_mute(self, *, mute: bool) -> None:
         """Let nothing that the node's pods say leave the node; what is said to them arrives. The node stays Ready."""
-        rule = ["FORWARD", "-s", self.subnets.node_pods(self.number), "-o", "eth0", "-j", "DROP"]
+        rule = ["FORWARD", "-s", self.subnets.node_pods(self.number), "-o", UPLINK, "-j", "DROP"]
         iptables = (*_within(self), "iptables", "-w")
         is_mute = subprocess.run([*iptables, "-C", *rule], capture_output=True, check=False).returncode == 0
         if is_mute != mute:
@@ -114,10 +118,10 @@ class NodeLink:
     def losing(self, share: float) -> Iterator[None]:
         """Lose this share of all packets between the node and its pods on one side and all else on the other."""
         rules = [
-            ["INPUT", "-i", "eth0"],
-            ["OUTPUT", "-o", "eth0"],
-            ["FORWARD", "-i", "eth0"],
-            ["FORWARD", "-o", "eth0"],
+            ["INPUT", "-i", UPLINK],
+            ["OUTPUT", "-o", UPLINK],
+            ["FORWARD", "-i", UPLINK],
+            ["FORWARD", "-o", UPLINK],
         ]
         loses = ["-m", "statistic", "--mode", "random", "--probability", str(share), "-j", "DROP"]
         iptables = (*_within(self), "iptables", "-w")
@@ -137,13 +141,13 @@ class NodeLink:
         """
         queue = (*_within(self), "tc", "qdisc")
         try:
-            _run(*queue, "add", "dev", "eth0", "root", "netem", *" ".join(netem).split())
+            _run(*queue, "add", "dev", UPLINK, "root", "netem", *" ".join(netem).split())
         except ClusterError as error:
             raise NoNetemError(str(error)) from error
         try:
             yield
         finally:
-            _run(*queue, "del", "dev", "eth0", "root")
+            _run(*queue, "del", "dev", UPLINK, "root")
 
 
 def make_bridge(ledger: Ledger, subnets: Subnets) -> None:
@@ -164,12 +168,12 @@ def make_node_link(ledger: Ledger, link: NodeLink, *, nodes: int, api_port: int,
     ledger.note("netns", link.netns)
     ledger.note("interface", link.cable)
     _run("ip", "netns", "add", link.netns)
-    _run("ip", "link", "add", link.cable, "type", "veth", "peer", "name", "eth0", "netns", link.netns)
+    _run("ip", "link", "add", link.cable, "type", "veth", "peer", "name", UPLINK, "netns", link.netns)
     _run("ip", "link", "set", link.cable, "master", subnets.bridge, "up")
     _run("ip", "route", "add", subnets.node_pods(link.number), "via", subnets.node(link.number))
     inside = ("ip", "-n", link.netns)
-    _run(*inside, "address", "add", f"{subnets.node(link.number)}/24", "dev", "eth0")
-    for interface in ("lo", "eth0"):
+    _run(*inside, "address", "add", f"{subnets.node(link.number)}/24", "dev", UPLINK)
+    for interface in ("lo", UPLINK):
         _run(*inside, "link", "set", interface, "up")
     _run(*inside, "route", "add", "default", "via", subnets.gateway)
     for other in set(range(nodes)) - {link.number}:

@@ -78,6 +78,11 @@ class Running:
         return NodeLink(subnets=self.plane.subnets, number=self.number, node=self.node.name)
 
     @property
+    def address(self) -> str:
+        """Its own, which pods of its network have, too."""
+        return self.plane.subnets.node(self.number)
+
+    @property
     def socket(self) -> Path:
         """Where its containerd listens."""
         return self.folder / "containerd.sock"
@@ -101,8 +106,8 @@ class Running:
     def start_kubelet(self, ledger: Ledger, authority: Authority) -> None:
         """Start the kubelet; it registers the node by itself."""
         user = f"system:node:{self.node.name}"
-        address = self.plane.subnets.node(self.number)
-        pair = authority.issue(self.node.name, user, groups=["system:nodes"], answers_to=[self.node.name, address])
+        names = [self.node.name, self.address]
+        pair = authority.issue(self.node.name, user, groups=["system:nodes"], answers_to=names)
         kubeconfig = self.plane.kubeconfig(self.node.name, pair)
         configuration = self._kubelet_configuration(pair.certificate, pair.key)
         (self.folder / "kubelet.json").write_text(json.dumps(configuration))
@@ -116,7 +121,7 @@ class Running:
             f"--root-dir={self.folder}/kubelet",
             f"--cert-dir={self.folder}/kubelet-keys",
             f"--hostname-override={self.node.name}",
-            f"--node-ip={address}",
+            f"--node-ip={self.address}",
             # All kubelets of a machine make the socket of its device plugins at one fixed path: of two that start at
             # once, one may find it taken, and end.
             comes_back=True,

@@ -10,7 +10,7 @@ from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.manifests.customization.pod_merge import merged_template
 from testbed.cluster import inference, jobs
 from testbed.cluster.site import Site
-from testbed.cluster.standing import SIZE, nothing_lost, start
+from testbed.cluster.standing import BOTH_LAUNCHERS, SIZE, nothing_lost, start
 from testbed.cluster.timeline import Timeline
 from testbed.kube.kubectl import Kubectl
 from tests.cluster.test_operating import run
@@ -68,6 +68,36 @@ def test_a_pod_of_ones_own_trains_and_gives_way(cluster: Site, namespace: Kubect
     job.wait_size(SIZE, since=back)
     job.wait_steps(10)
     nothing_lost(job.account)
+
+
+UNKNOWN: Final[dict[str, Any]] = {"spec": {"securityContext": {"runAsUser": 1000680000}}}
+"""A user as OpenShift gives each namespace its own: without an entry in /etc/passwd."""
+
+
+@pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
+def test_a_user_whom_the_image_does_not_know_trains(
+    cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str
+) -> None:
+    shared = jobs.share_results(cluster, namespace)
+    shared.chmod(0o777)
+    jobs.priority_classes(cluster)
+    keys = {
+        "launcher": {"kind": launcher, "cpu": "100m", "pod": UNKNOWN},
+        "workers": jobs.workers((2, 2, 2), pod=UNKNOWN),
+    }
+    job = jobs.submit(
+        cluster, namespace, jobs.describe(cluster, namespace, "unknown", jobs.PACED, **keys), shared=shared
+    )
+    job.wait_size(2)
+    timeline.mark("trains")
+    name = job.pods(Role.WORKER)[0]["metadata"]["name"]
+    script = "id; python -c 'import getpass; print(getpass.getuser())'; touch ~/it-is-writable && echo written"
+    said = namespace("exec", name, "-c", "worker", "--", "sh", "-c", script).splitlines()
+    assert said[0].startswith("uid=1000680000(mpiuser) gid=1000(mpiuser)")
+    assert said[1:] == ["mpiuser", "written"]
+    job.wait_steps(10)
+    job.finish()
+    nothing_lost(job.account, ended=True)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The generated NetworkPolicies, enforced on the nodes: strangers reach nothing of a job, and the job lacks nothing."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pytest
@@ -95,7 +95,7 @@ def test_only_the_jobs_own_pods_reach_it(
     job.wait_size(3)
     timeline.mark("trains behind its policies")
     outside = [[pods.wait_ready(scope, name), SERVED] for name, scope in strangers.items()]
-    inside = _listening(job)
+    inside = {role: _listening(job, role) for role in Role}
     assert {SSH_PORT, READY_PORT} <= {port for _, port in inside[Role.WORKER]}
     assert inside[Role.LAUNCHER], "nothing listens in the launcher's pod: where is the rendezvous?"
     targets = [*inside[Role.WORKER], *inside[Role.LAUNCHER]]
@@ -125,7 +125,37 @@ def test_only_the_jobs_own_pods_reach_it(
     assert not job.account.skipped()
 
 
-def _start(cluster: Site, namespace: Kubectl, launcher: str) -> Job:
+@pytest.mark.usefixtures("enforced")
+@pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
+def test_workers_in_the_nodes_network_and_their_launcher_reach_each_other(
+    cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str
+) -> None:
+    """The launcher is behind its policy; that of the workers has no effect."""
+    namespace("label", "namespace", namespace.namespace, "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
+    command = ["sleep", "600"]
+    namespace.apply([pods.pod("stranger", image=cluster.image, command=command, selector=SPOT)])
+    nodes = [f"{node.address}/32" for node in cluster.local().nodes.values()]
+    workers = jobs.workers((2, 2, 2), pod={"spec": {"hostNetwork": True}})
+    job = _start(cluster, namespace, launcher, workers=workers, nodes=nodes)
+    job.wait_size(2)
+    timeline.mark("trains behind the launcher's policy")
+    pods.wait_ready(namespace, "stranger")
+    listening = _listening(job, Role.LAUNCHER)
+    assert listening
+    _wait_all(namespace, "stranger", "main", listening, "silent")
+    job.wait_steps(10)
+    job.finish()
+    assert not job.account.skipped()
+
+
+def _start(
+    cluster: Site,
+    namespace: Kubectl,
+    launcher: str,
+    *,
+    workers: dict[str, Any] | None = None,
+    nodes: Sequence[str] = (),
+) -> Job:
     jobs.priority_classes(cluster)
     description = jobs.describe(
         cluster,
@@ -133,24 +163,22 @@ def _start(cluster: Site, namespace: Kubectl, launcher: str) -> Job:
         "walled",
         jobs.PACED,
         launcher={"kind": launcher, "cpu": "100m"},
-        workers=jobs.workers(SIZES[launcher]),
+        workers=workers or jobs.workers(SIZES[launcher]),
         # As in any cluster whose API server listens on a port of its own.
-        network={"api_ports": [cluster.local().plane.api_port]},
+        network={"api_ports": [cluster.local().plane.api_port], "nodes": [*nodes]},
     )
     return jobs.submit(cluster, namespace, description)
 
 
-def _listening(job: Job) -> dict[Role, list[Target]]:
-    """Return all that listens in the job's pods, and one port more in each worker, opened now."""
-    found: dict[Role, list[Target]] = {}
-    for role in Role:
-        found[role] = []
-        for pod in job.pods(role):
-            name, address = pod["metadata"]["name"], pod["status"]["podIP"]
-            if role is Role.WORKER:
-                pods.python(job.kubectl, name, _SERVE, container=role)
-            ports = json.loads(pods.python(job.kubectl, name, _LISTENING, container=role))
-            found[role] += [[address, port] for port in ports]
+def _listening(job: Job, role: Role) -> list[Target]:
+    """Return all that listens in the job's pods of a role, and one port more in each worker, opened now."""
+    found: list[Target] = []
+    for pod in job.pods(role):
+        name, address = pod["metadata"]["name"], pod["status"]["podIP"]
+        if role is Role.WORKER:
+            pods.python(job.kubectl, name, _SERVE, container=role)
+        ports = json.loads(pods.python(job.kubectl, name, _LISTENING, container=role))
+        found += [[address, port] for port in ports]
     return found
 
 

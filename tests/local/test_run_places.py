@@ -63,8 +63,20 @@ def test_a_loopback_interface_that_is_down_is_said() -> None:
 
 
 def test_a_host_whose_own_name_does_not_resolve_is_said() -> None:
-    done = elsewhere("--uts", "hostname nowhere.invalid", *OFF, "true")
+    """With a Horovod that looks it up, as it is published."""
+    found = "import hvd_elastic.horovod.patch_set as them; them.installed_patches = lambda: ()"
+    run = f"{found}; from hvd_elastic.cli import main; main()"
+    done = elsewhere("--uts", "hostname nowhere.invalid", sys.executable, "-c", run, *OFF[3:], "true")
     assert_one_sentence(done, "'nowhere.invalid': does not resolve", "/etc/hosts")
+
+
+FORMS_A_WORLD = "import horovod.torch as hvd; hvd.init(); print('size', hvd.size())"
+
+
+@pytest.mark.needs_patch("process-set-interface")
+def test_a_host_whose_own_name_does_not_resolve_trains() -> None:
+    done = elsewhere("--uts", "hostname nowhere.invalid", *OFF, sys.executable, "-c", FORMS_A_WORLD)
+    assert (done.returncode, "size 1" in done.stdout) == (0, True), done.stderr
 
 
 def test_a_temporary_folder_without_programs_is_said(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ STAGE: Final = {"data__claim": "images", "stage__source": "s3://bucket/images"}
 OUTPUT: Final = {"output": "results"}
 STORE: Final = {"checkpoint__url": "s3://bucket"}
 KAI: Final = {"queue__system": "kai", "queue__name": "team"}
+ON_NODES: Final = {"workers__pod": {"spec": {"hostNetwork": True}}}
 SHARED: Final = {**GPU, "autoscale__cooldown": 60}
 
 SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
@@ -118,6 +119,8 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "queue.name": (KAI, "other"),
     "network.policy": ({}, False),
     "network.interface": ({}, "net1"),
+    "network.host_port": (ON_NODES, 25_000),
+    "network.nodes": (ON_NODES, ["10.0.0.0/24"]),
     "network.mesh": ({}, True),
     "network.storage_ports": ({}, [9000]),
     "network.egress": ({}, ["10.0.0.0/8"]),

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_READY_ADDRESS, WORKER_METRICS_PORT
+from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_METRICS_PORT, ENV_READY_ADDRESS, WORKER_METRICS_PORT
 from hvd_elastic.system.background_threads import start_thread
 from hvd_elastic.system.http_server import RoutesServer, ServedPage
+from hvd_elastic.system.untrusted_values import decimal_count
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.training_counts import TrainingCounts
 
@@ -33,7 +34,7 @@ class MetricsServer:
         self._has_begun = False
 
     def start(self, local_rank: int, *, environ: Mapping[str, str] = os.environ) -> bool:
-        """Serve on WORKER_METRICS_PORT + `local_rank`, if the job asks for it.
+        """Serve on WORKER_METRICS_PORT (or ENV_METRICS_PORT) + `local_rank`, if the job asks for it.
 
         A worker without prometheus_client trains without metrics, and a port that is taken is tried again: metrics must
         not end a job. Returns whether it began to serve. A second call does nothing.
@@ -44,7 +45,8 @@ class MetricsServer:
             return False
         self._has_begun = True
         events.subscribe(self._counts.on_event)
-        where = environ.get(ENV_READY_ADDRESS) or "0.0.0.0", WORKER_METRICS_PORT + local_rank  # noqa: S104
+        first = decimal_count(environ.get(ENV_METRICS_PORT, "")) or WORKER_METRICS_PORT
+        where = environ.get(ENV_READY_ADDRESS) or "0.0.0.0", first + local_rank  # noqa: S104
         scrape = _scrape(self._counts, local_rank, environ)
         start_thread("metrics", lambda: self._serve(where, scrape), log=log)
         return True

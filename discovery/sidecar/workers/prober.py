@@ -24,17 +24,25 @@ from hvd_elastic.mpijob.contract import READY_PORT, WorkerState
 TIMEOUT_SECONDS: Final = 1.0
 MAX_OPEN: Final = 64
 """Connections open at a time: a thousand new workers must not mean a thousand descriptors."""
-READY_LINE: Final = re.compile(rb"hvd-elastic 1 ([0-9]{1,9}) ([a-z]+) (-1|[0-9]{1,18}) (-1|[0-9]{1,18})\n")
+READY_LINE: Final = re.compile(
+    rb"hvd-elastic 1 ([0-9]{1,9}) ([a-z]+) (-1|[0-9]{1,18}) (-1|[0-9]{1,18})(?: ([0-9a-f-]{1,64}))?\n"
+)
 """The generation becomes a part of the host's alias, so no sign or other form of it may come through."""
 MAX_LINE_BYTES: Final = 256
 
 
-def parse_ready_line(line: bytes) -> WorkerView:
-    """Parse a worker's line. Raises ValueError for anything else: any process may listen where a worker is expected."""
+def parse_ready_line(line: bytes, uid: str = "") -> WorkerView:
+    """Parse a worker's line. `uid`: the pod that is expected; empty: any.
+
+    Raises ValueError for anything else: any process may listen where a worker is expected, and on a node's own address
+    the pod that was there before.
+    """
     match = READY_LINE.fullmatch(line)
     if match is None:
         raise ValueError(f"not a ready port of version 1: {line!r}")
-    generation, state, step, age = match.groups()
+    generation, state, step, age, named = match.groups()
+    if uid and named is not None and named.decode() != uid:
+        raise ValueError(f"the ready port of another pod: {line!r}")
     return WorkerView(
         generation=int(generation), state=WorkerState(state.decode()), step=int(step), age_seconds=int(age)
     )
@@ -179,7 +187,7 @@ class Prober:
         connection = self._open[uid][0]
         try:
             # One read: the line is one small segment, sent at once. A worker that splits it is probed again.
-            view = parse_ready_line(connection.recv(MAX_LINE_BYTES))
+            view = parse_ready_line(connection.recv(MAX_LINE_BYTES), uid)
         except (OSError, ValueError):
             self._miss(uid)
             return

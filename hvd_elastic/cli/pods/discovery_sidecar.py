@@ -1,5 +1,6 @@
 """`hvd-elastic discovery-sidecar`: runs beside the launcher."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -89,6 +90,7 @@ def command(
     Options that are not given come from the environment; hvd_elastic.mpijob.contract has the names.
     """
     from hvd_elastic import logs
+    from hvd_elastic.cli.pods.pod_user import enter_user
     from hvd_elastic.discovery import AtRisk
     from hvd_elastic.discovery.kube import credentials
     from hvd_elastic.discovery.sidecar.sidecar import Sidecar
@@ -107,6 +109,7 @@ def command(
     else:
         access, default_namespace = credentials.in_cluster(), credentials.own_namespace() or "default"
     run_dir.mkdir(parents=True, exist_ok=True)
+    enter_user(run_dir, os.getuid(), os.getgid())  # for the launcher's ssh, which has no host before the first list
     options = SidecarOptions(
         job=job,
         namespace=namespace or default_namespace,

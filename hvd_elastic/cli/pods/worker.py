@@ -1,5 +1,6 @@
 """`hvd-elastic worker`: PID 1 of a worker pod."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -7,9 +8,11 @@ import sys
 import click
 
 from hvd_elastic import logs
-from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT, READY_PORT
+from hvd_elastic.cli.pods.pod_user import enter_user
+from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT, READY_PORT, SSH_PORT
 from hvd_elastic.system import child_processes
 from hvd_elastic.worker import efa_libraries, sshd
+from hvd_elastic.worker.adoption.adopted_environment import with_interfaces
 from hvd_elastic.worker.entrypoint import EntryPoint
 from hvd_elastic.worker.pod_settings import PodSettings
 
@@ -22,8 +25,9 @@ from hvd_elastic.worker.pod_settings import PodSettings
     help="End at once, with all descendants, when the thread that started this process has ended.",
 )
 @click.option("--ready-port", type=click.IntRange(1, 65535), default=READY_PORT, show_default=True)
+@click.option("--ssh-port", type=click.IntRange(1, 65535), default=SSH_PORT, show_default=True)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(*, no_sshd: bool, die_with_parent: bool, ready_port: int, command: tuple[str, ...]) -> None:
+def command(*, no_sshd: bool, die_with_parent: bool, ready_port: int, ssh_port: int, command: tuple[str, ...]) -> None:
     """Keep a warm standby of the job's COMMAND for the launcher to adopt. This is PID 1 of a worker pod.
 
     It runs COMMAND up to its first hvd.init(), opens the readiness port, and accepts the launcher's command through
@@ -38,5 +42,8 @@ def command(*, no_sshd: bool, die_with_parent: bool, ready_port: int, command: t
     settings = PodSettings.read(os.environ)
     if settings.efa:
         efa_libraries.require(settings.efa, os.environ)
-    worker = EntryPoint(settings, command, os.environ, sshd=None if no_sshd else sshd.COMMAND, ready_port=ready_port)
+    with contextlib.suppress(OSError):  # the entry point says what is wrong with its folder
+        enter_user(settings.run_dir, os.getuid(), os.getgid())
+    environment, server = with_interfaces(os.environ), None if no_sshd else sshd.command(ssh_port)
+    worker = EntryPoint(settings, command, environment, sshd=server, ready_port=ready_port)
     sys.exit(worker.run())

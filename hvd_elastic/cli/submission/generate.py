@@ -7,6 +7,7 @@ import click
 
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
 from hvd_elastic.cli.output import Format, of_manifests, output_option, say, show
+from hvd_elastic.mpijob.checks import job_notes
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.render import patch_effects, render
 from hvd_elastic.mpijob.manifests.writers import kustomize
@@ -58,6 +59,8 @@ def command(
     manifests = render(job, Target(target))
     for effect in patch_effects(job, Target(target)):
         say(str(effect))
+    for note in job_notes(job):
+        say(note)
     if output_dir is None:
         show(of_manifests(manifests), output)
         return

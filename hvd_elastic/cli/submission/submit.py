@@ -13,6 +13,7 @@ from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_
 from hvd_elastic.cli.progress import progress_line
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.checks import job_notes
 from hvd_elastic.mpijob.manifests.customization.patches import object_name
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
 from hvd_elastic.mpijob.manifests.render import patch_effects, render
@@ -97,6 +98,7 @@ def _wanted(
         spec = job_from(file, flags, defaults={"namespace": default} if default else None, also=also)
         for effect in patch_effects(spec):
             say(str(effect))
+        _say_notes(spec)
         return spec, ()
     from hvd_elastic.client.operations import kustomize_overlay
 
@@ -105,7 +107,13 @@ def _wanted(
         raise InvalidInputError(problems)
     added = ", ".join(map(object_name, found.beside))
     say(f"{overlay} changes {', '.join(found.changed) or 'nothing'}{added and f', and adds {added}'}")
+    _say_notes(found.spec)
     return found.spec, found.beside
+
+
+def _say_notes(spec: JobSpec) -> None:
+    for note in job_notes(spec):
+        say(note)
 
 
 def _show(done: "Submission", output: Format, *, rehearsed: bool) -> None:

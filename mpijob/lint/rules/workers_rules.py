@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from hvd_elastic.mpijob.contract import READY_PORT
+from hvd_elastic.mpijob.contract import ENV_POD_UID, READY_PORT
 from hvd_elastic.mpijob.lint.document.manifest_edit import RemoveValue, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
@@ -309,7 +309,9 @@ def read_only_root_without_tmp(job: LintedJob) -> Iterator[Violation]:
     why="On the host network the pod's address is the node's: two workers on one node collide on sshd's port, and a "
     "new worker on the same node is mistaken for the old one. With a pod IP, each incarnation of a worker has its own "
     "address.",
-    fix="Remove `hostNetwork`, unless the network fabric needs it; then spread the workers over nodes.",
+    fix="Remove `hostNetwork`, unless the network fabric needs it; then spread the workers over nodes. A job that is "
+    "generated with `workers.pod: {spec: {hostNetwork: true}}` has neither fault: the scheduler gives its ports of a "
+    "node to one pod, and its workers answer with their UID.",
     part=ManifestPart.WORKER_POD,
     bad="spec: {hostNetwork: true}",
     good="spec: {hostNetwork: false}",
@@ -317,7 +319,7 @@ def read_only_root_without_tmp(job: LintedJob) -> Iterator[Violation]:
 def node_identity(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic workers on the host network."""
     field = job.worker.pod.spec.get("hostNetwork")
-    if job.elastic and field.value is True:
+    if job.elastic and field.value is True and not job.worker.pod.main.variable(ENV_POD_UID).exists:
         yield violation(field, "all workers on a node have the same address")
 
 

@@ -13,7 +13,10 @@ from hvd_elastic.priorityclasses.problem import Problem
 _POD_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "activeDeadlineSeconds": ("would end pods one by one", "set deadline"),
     "automountServiceAccountToken": ("decides who gets the API server's token", "leave it out"),
-    "hostNetwork": ("would have two pods of a node share the ports of one", "leave it out"),
+    "hostNetwork": (
+        "decides on which ports a worker listens, and the launcher has no need of it",
+        "set it in workers.pod alone, which chooses ports that the node has free",
+    ),
     "hostPID": ("shows a pod's processes to its neighbours", "leave it out"),
     "hostname": ("is how the operator names workers", "leave it out"),
     "hostnameOverride": ("is how the operator names workers", "leave it out"),
@@ -58,6 +61,8 @@ _CONTAINER_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
 _FREE_VOLUMES: Final = frozenset({"tmp"})
 """Ours, and of no meaning to anybody else."""
 _SECRET_VOLUMES: Final = ("discovery-token", "job-key")
+_LOWEST_ID: Final = 500
+"""The image's user database ignores users and groups below it (README of Debian's libnss-extrausers)."""
 _OPERATORS_LABELS: Final = "training.kubeflow.org/"
 
 
@@ -99,6 +104,10 @@ def broken_promises(before: Mapping[str, Any], after: Any, path: str) -> Iterato
     yield from _metadata(pod)
     yield from _fields(pod.before["spec"], pod.after["spec"], _POD_FIELDS, f"{path}.spec")
     yield from _scheduler(pod)
+    yield from _user(pod.after["spec"], f"{path}.spec")
+    if _mapping(pod.after["spec"].get("securityContext")).get("runAsGroup") is None:
+        what, way_out = "is left to the cluster, which may take group 0", "leave it out, or choose one from 500 on"
+        yield Problem(path=f"{path}.spec.securityContext.runAsGroup", value=None, what=what, way_out=way_out)
     yield from _containers(pod)
     yield from _volumes(pod)
 
@@ -116,6 +125,15 @@ def _scheduler(pod: _Pod) -> Iterator[Problem]:
     if ours is not None and now != ours:
         what, way_out = "is that of the job's queue", "leave it out, or leave queue out"
         yield Problem(path=f"{pod.path}.spec.schedulerName", value=now, what=what, way_out=way_out)
+
+
+def _user(holder: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    for field in ("runAsUser", "runAsGroup"):
+        number = _mapping(holder.get("securityContext")).get(field)
+        if isinstance(number, int) and number < _LOWEST_ID:
+            what = "is one of the system's own, which the image enters for nobody, so ssh refuses it"
+            way_out = f"leave it out, or choose one from {_LOWEST_ID} on"
+            yield Problem(path=f"{path}.securityContext.{field}", value=number, what=what, way_out=way_out)
 
 
 def _metadata(pod: _Pod) -> Iterator[Problem]:
@@ -138,6 +156,7 @@ def _containers(pod: _Pod) -> Iterator[Problem]:
             yield from _security(container, path, is_ours=name in before)
             yield from _secrets(before.get(name, {}), container, path)
             if name in before:
+                yield from _user(container, path)
                 yield from _own_container(before[name], container, path)
             else:
                 yield from _other_container(container, path, group=group, known=sorted(before))

@@ -20,8 +20,10 @@ _NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 _DNS_PORT: Final = 53
 _DNS_LABELS: Final = ("kube-dns", "node-local-dns")
 """Values of `k8s-app` (kubernetes/kubernetes, `cluster/addons/dns`). CoreDNS keeps the label of kube-dns."""
-_DNS_BLOCKS: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.20.10/32")
-"""Private addresses (RFC 1918 and 6598), and NodeLocal DNSCache.
+_PRIVATE_BLOCKS: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+"""RFC 1918 and 6598."""
+_DNS_BLOCKS: Final = (*_PRIVATE_BLOCKS, "169.254.20.10/32")
+"""Private addresses, and NodeLocal DNSCache.
 
 The labels alone do not do: a name server may be a process of the node, which no label selects. NodeLocal DNSCache
 answers at 169.254.20.10 and at the Service's own address (kubernetes/kubernetes, `cluster/addons/dns/nodelocaldns`),
@@ -37,13 +39,14 @@ def manifests(spec: JobSpec) -> list[Manifest]:
     """
     if not spec.network.policy:
         return []
+    own = [_own_pods(spec), *_nodes(spec)]
     all_pods = _policy(
         spec,
         spec.name,
         selector=pod_selector(spec),
-        ingress=[{"from": [_own_pods(spec)]}, _monitoring(spec)],
+        ingress=[{"from": own}, _monitoring(spec)],
         egress=[
-            {"to": [_own_pods(spec)]},
+            {"to": own},
             *_dns(spec),
             *_ways_out(spec.network.egress, spec.network.storage_ports),
         ],
@@ -102,6 +105,14 @@ def _policy(
 
 def _own_pods(spec: JobSpec) -> Manifest:
     return {"podSelector": {"matchLabels": pod_selector(spec)}}
+
+
+def _nodes(spec: JobSpec) -> list[Manifest]:
+    """Workers of the nodes' own network: most plugins know them by their nodes' addresses alone, not by labels.
+
+    https://kubernetes.io/docs/concepts/services-networking/network-policies/#networkpolicy-and-hostnetwork-pods
+    """
+    return [_block(one) for one in spec.network.nodes or _PRIVATE_BLOCKS] if spec.workers.on_host_network else []
 
 
 def _dns(spec: JobSpec) -> list[Manifest]:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hvd_elastic.mpijob.contract import ENV_HOST_ADDRESS
 from hvd_elastic.worker.adoption.adopt_protocol import AdoptedCommand, AdoptRequest, BadRequestError, memory_file
-from hvd_elastic.worker.adoption.adopted_environment import KEPT, adopted_environment
+from hvd_elastic.worker.adoption.adopted_environment import KEPT, adopted_environment, with_interfaces
 
 texts = st.binary(max_size=8).map(lambda data: os.fsdecode(data.replace(b"\0", b"\n")))
 names = texts.map(lambda text: "N" + text.replace("=", "-"))
@@ -49,3 +50,25 @@ def test_the_launchers_environment_wins_but_for_what_describes_the_pod(
     assert merged.keys() == (pod.keys() | launcher.keys()) - (set(KEPT) - pod.keys())
     for name, value in merged.items():
         assert value == (pod[name] if name in KEPT else launcher.get(name, pod.get(name)))
+
+
+GLOO, NCCL = "HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"
+LAUNCHERS = {GLOO: "eth0", NCCL: "eth0", ENV_HOST_ADDRESS: "192.0.2.1"}
+
+
+def test_on_its_nodes_network_a_worker_finds_the_interface() -> None:
+    pod = with_interfaces({ENV_HOST_ADDRESS: "127.0.0.1", NCCL: "ib0"})
+    assert (pod[GLOO], pod[NCCL]) == ("lo", "ib0")
+    assert adopted_environment(pod, LAUNCHERS) == pod
+
+
+def test_in_a_network_of_its_own_it_uses_the_launchers() -> None:
+    pod = with_interfaces({NCCL: "eth1"})
+    assert pod == {NCCL: "eth1"}
+    assert adopted_environment(pod, LAUNCHERS) == {GLOO: "eth0", NCCL: "eth0"}
+
+
+def test_an_address_that_no_interface_has_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    pod = {ENV_HOST_ADDRESS: "192.0.2.1"}
+    assert with_interfaces(pod) == pod
+    assert "no network interface has this node's address, 192.0.2.1" in caplog.text

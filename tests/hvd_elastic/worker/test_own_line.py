@@ -34,5 +34,9 @@ def test_discovery_reads_every_answer(tmp_path_factory: pytest.TempPathFactory, 
     folder = tmp_path_factory.mktemp("run")
     (folder / HEARTBEAT_FILE).write_bytes(written)
     beat = read_heartbeat(folder)
+    uid = "0b8f5a9c-1f60-4d0c-9e5e-1f3f1c1f6a60"
+    assert parse_ready_line(own_line(3, WorkerState.TRAINING, beat, uid), uid) == parse_ready_line(
+        own_line(3, WorkerState.TRAINING, beat)
+    )
     view = parse_ready_line(own_line(3, WorkerState.TRAINING, beat))
     assert (view.generation, view.step, view.age_seconds) == (3, beat.step, beat.age_seconds)

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_READY_ADDRESS, WORKER_METRICS_PORT
+from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_METRICS_PORT, ENV_READY_ADDRESS, WORKER_METRICS_PORT
 from hvd_elastic.system.http_server import RoutesServer, ServedPage
 from hvd_elastic.trainer.telemetry import events, metrics_server
 from hvd_elastic.trainer.telemetry.metrics_server import MetricsServer
@@ -57,6 +57,11 @@ def test_each_process_of_a_worker_has_a_port(address: str) -> None:
         assert "hvd_elastic_worker_step 41.0\n" in text
     with pytest.raises(urllib.error.HTTPError, match="404"):
         scrape(address, path="/")
+
+
+def test_on_nodes_a_job_has_ports_of_its_own(address: str) -> None:
+    assert MetricsServer().start(1, environ=environment(address) | {ENV_METRICS_PORT: str(WORKER_METRICS_PORT + 6)})
+    assert "hvd_elastic_worker_step" in eventually(partial(scrape, address, 7), "the port")
 
 
 @pytest.mark.parametrize("value", ["", "0"])

@@ -1,25 +1,30 @@
-"""Whether this machine's own name resolves, which Gloo needs, and without which `hvd.init()` crashes without a word.
+"""Whether this machine's own name resolves, where Gloo needs that, and where `hvd.init()` crashes without it.
 
-Horovod forms the world over the interface that the launcher names. For each process set, the global one among them, it
-asks Gloo for another device without that interface (`InitializeForProcessSet` in `gloo_context.cc`, horovod 0.28.1), so
-Gloo looks the host's own name up. It takes only -1 for a failure (`lookupAddrForHostname` in its
+Gloo looks the host's own name up where it is told no interface. Launchers name one, but Horovod as it is published does
+not pass it on to process sets, the global one among them (`InitializeForProcessSet` in `gloo_context.cc`, horovod
+0.28.1; our patch INTERFACE_PATCH does). It takes only -1 for a failure (`lookupAddrForHostname` in its
 `transport/tcp/device.cc`). getaddrinfo(3) returns others, and leaves the result that Gloo then reads unset.
 """
 
+import os
 import socket
 import sys
+from typing import Final
 
+from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.mpijob.contract import Exit
+
+INTERFACE_PATCH: Final = "process-set-interface"
 
 
 def check_host_name() -> None:
-    """End the process with a sentence if Gloo would not find this host's own name.
+    """End the process with a sentence if Gloo would look for this host's own name and not find it.
 
     Raises:
         SystemExit: `Exit.SCRIPT_MISTAKE` if the name is not known, `Exit.HOST_CHANGE` if DNS does not answer now: the
             launcher uses the host again after a moment.
     """
-    error = lookup_error()
+    error = lookup_error(os.environ.get("HOROVOD_GLOO_IFACE"))
     if error is not None:
         name, is_temporary = socket.gethostname(), error.errno == socket.EAI_AGAIN
         print(  # noqa: T201
@@ -32,8 +37,13 @@ def check_host_name() -> None:
         raise SystemExit(int(Exit.HOST_CHANGE if is_temporary else Exit.SCRIPT_MISTAKE))
 
 
-def lookup_error() -> socket.gaierror | None:
-    """Why this host's own name does not resolve; None: it does."""
+def lookup_error(interface: str | None) -> socket.gaierror | None:
+    """Why this host's own name does not resolve; None: it does, or Gloo does not ask.
+
+    `interface`: the one that Horovod is told to use, if any.
+    """
+    if interface and INTERFACE_PATCH in installed_patches():
+        return None
     try:
         socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
     except socket.gaierror as error:

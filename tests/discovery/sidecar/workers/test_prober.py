@@ -111,6 +111,8 @@ def test_workers_that_have_not_started_say_nothing_about_this_side(workers: Work
         b"hvd-elastic 1 0 waiting -2 -1\n",
         b"hvd-elastic 1 0 asleep -1 -1\n",
         b"hvd-elastic 1 0 waiting -1 -1",
+        b"hvd-elastic 1 0 waiting -1 -1 \n",
+        b"hvd-elastic 1 0 waiting -1 -1 a b\n",
     ],
 )
 def test_another_service_on_the_port_is_a_miss(workers: Workers, probing: Probing, line: bytes) -> None:
@@ -120,6 +122,15 @@ def test_another_service_on_the_port_is_a_miss(workers: Workers, probing: Probin
     probing.probes(3)
     assert probing.reports == []
     assert probing.prober.misses >= 2
+
+
+def test_the_pod_that_was_there_before_is_a_miss(workers: Workers, probing: Probing) -> None:
+    """On a node's own address each pod follows another, and the last one may still answer."""
+    workers.lines[A] = b"hvd-elastic 1 7 training 70 0 b\n"
+    probing.probes(3)
+    assert probing.reports == []
+    workers.lines[A] = b"hvd-elastic 1 1 waiting -1 -1 a\n"
+    assert probing.until_reports(1) == WorkerView(generation=1, state=WorkerState.WAITING)
 
 
 def test_a_worker_that_is_gone_is_probed_no_longer(workers: Workers, probing: Probing) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.contract import ENV_POD_UID
 from hvd_elastic.mpijob.lint.rule import ManifestPart
 from tests.mpijob.lint.rules_on import changed, findings
 
@@ -89,3 +90,14 @@ def test_what_is_no_accelerator_is_none(resource: str) -> None:
 def test_on_the_host_network_a_policy_is_no_help() -> None:
     (found,) = findings("HE441", changed(ManifestPart.LAUNCHER_POD, {"spec": {"hostNetwork": True}}))
     assert found.message == "on the host network most network plugins ignore NetworkPolicies"
+
+
+def test_workers_that_are_told_apart_may_share_their_nodes_address() -> None:
+    on_nodes = {"spec": {"hostNetwork": True}}
+    (found,) = findings("HE313", changed(ManifestPart.WORKER_POD, on_nodes))
+    assert "same address" in found.message
+    env = [{"name": ENV_POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]
+    named = changed(
+        ManifestPart.WORKER_POD, {"spec": {**on_nodes["spec"], "containers": [{"name": "worker", "env": env}]}}
+    )
+    assert findings("HE313", named) == []

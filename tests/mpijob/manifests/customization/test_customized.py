@@ -71,7 +71,6 @@ def in_container(name: str, **fields: Any) -> dict[str, Any]:
     [
         ("activeDeadlineSeconds", 60, "set deadline"),
         ("automountServiceAccountToken", True, "leave it out"),
-        ("hostNetwork", True, "leave it out"),
         ("hostPID", True, "leave it out"),
         ("hostname", "me", "leave it out"),
         ("hostnameOverride", "me", "leave it out"),
@@ -123,6 +122,7 @@ def test_our_containers_run_what_they_run(name: str, fields: dict[str, Any]) -> 
         ({"volumeMounts": [{"mountPath": "/run/hvd-elastic", "name": "tmp"}]}, "volumeMounts[/run/hvd-elastic]"),
         ({"ports": [{"containerPort": 2222, "name": "mine"}]}, "ports[2222]"),
         ({"securityContext": {"privileged": True}}, "securityContext.privileged"),
+        ({"securityContext": {"runAsUser": 0}}, "securityContext.runAsUser"),
         ({"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}, "securityContext.capabilities.add"),
         ({"securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}, "securityContext.capabilities.add"),
         ({"securityContext": {"capabilities": {"add": [{"a": 1}]}}}, "securityContext.capabilities.add"),
@@ -130,6 +130,19 @@ def test_our_containers_run_what_they_run(name: str, fields: dict[str, Any]) -> 
 )
 def test_a_workers_own_set_up_stays(fields: dict[str, Any], path: str) -> None:
     assert list(broken("workers", in_container("worker", **fields))) == [f"spec.containers[worker].{path}"]
+
+
+def test_any_user_but_root_may_run_a_pod() -> None:
+    context: dict[str, Any] = {"runAsUser": 0, "runAsNonRoot": False}
+    assert list(broken("workers", {"spec": {"securityContext": context}})) == ["spec.securityContext.runAsUser"]
+    for group in (0, None):  # group 0 is what OpenShift takes where nobody says one
+        context = {"runAsUser": 1000680000, "runAsGroup": group}
+        assert list(broken("workers", {"spec": {"securityContext": context}})) == ["spec.securityContext.runAsGroup"]
+    context = {"runAsUser": 1000680000}
+    _, worker = pods(job(workers__pod={"spec": {"securityContext": context}}))
+    assert worker["securityContext"] == {**pods(job())[1]["securityContext"], **context}
+    _, worker = pods(job(workers__pod={"spec": {"securityContext": {"runAsUser": None}}}))
+    assert "runAsUser" not in worker["securityContext"]
 
 
 def test_a_container_that_would_keep_the_pod_from_ending_is_refused_with_the_way_out() -> None:
