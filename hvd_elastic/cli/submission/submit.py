@@ -11,9 +11,9 @@ from hvd_elastic.cli.cluster_options import ChosenCluster, job_cluster_options
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options, only_in
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, say, show
 from hvd_elastic.cli.progress import progress_line
+from hvd_elastic.mpijob.checks import job_notes
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.checks import job_notes
 from hvd_elastic.mpijob.manifests.customization.patches import object_name
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
 from hvd_elastic.mpijob.manifests.render import patch_effects, render
