@@ -44,7 +44,7 @@ class MetricsServer:
             return False
         self._has_begun = True
         events.subscribe(self._counts.on_event)
-        where = environ.get(ENV_READY_ADDRESS) or "0.0.0.0", WORKER_METRICS_PORT + local_rank  # noqa: S104
+        where = environ.get(ENV_READY_ADDRESS) or "", WORKER_METRICS_PORT + local_rank
         scrape = _scrape(self._counts, local_rank, environ)
         start_thread("metrics", lambda: self._serve(where, scrape), log=log)
         return True
