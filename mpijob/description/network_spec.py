@@ -48,6 +48,9 @@ class NetworkSpec(Section):
     """Emit NetworkPolicies. A job's ports believe whoever reaches them: without, any pod can stop the job."""
     interface: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] = "eth0"
     """Network interface of the pods. Without a name, Horovod would wait for two hosts and probe for it."""
+    ipv6: bool = False
+    """Pods have IPv6 addresses alone. NetworkPolicies then name the IPv6 addresses of name servers and of services that
+    hand out credentials, in place of the IPv4 ones: some network plugins fail at blocks of the other kind."""
     mesh: bool = False
     """Let Istio put its proxy into the pods. By default a label keeps it out: a proxy does not end with the script, and
     Horovod's connections name pods, not Services."""

@@ -118,6 +118,7 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "queue.name": (KAI, "other"),
     "network.policy": ({}, False),
     "network.interface": ({}, "net1"),
+    "network.ipv6": ({}, True),
     "network.mesh": ({}, True),
     "network.storage_ports": ({}, [9000]),
     "network.egress": ({}, ["10.0.0.0/8"]),

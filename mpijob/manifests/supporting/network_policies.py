@@ -6,6 +6,7 @@ theirs: nobody connects to them.
 """
 
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_network
 from typing import Final
 
 from hvd_elastic.mpijob import contract
@@ -27,6 +28,10 @@ The labels alone do not do: a name server may be a process of the node, which no
 answers at 169.254.20.10 and at the Service's own address (kubernetes/kubernetes, `cluster/addons/dns/nodelocaldns`),
 and in EKS Auto Mode CoreDNS runs beside the pods of each node.
 """
+_DNS_BLOCKS_IPV6: Final = ("fc00::/7",)
+"""Unique local addresses (RFC 4193): those of Services, and of NodeLocal DNSCache. A job has blocks of one kind: AWS's
+agent did not apply the rest of a policy that had one of the other kind than the cluster's
+(aws/aws-network-policy-agent, pull request 321)."""
 _GKE_DNS_BLOCKS: Final = ("169.254.169.254/32", "34.118.224.0/20")
 """Cloud DNS for GKE answers at the first; the second holds the addresses that GKE gives Services by default."""
 
@@ -77,7 +82,9 @@ def _identity(spec: JobSpec) -> list[Manifest]:
 
 
 def _to_services(services: Iterable[cloud_identity.IdentityService]) -> list[Manifest]:
-    return [{"to": [_block(f"{one.address}/32")], "ports": [_tcp(port) for port in one.ports]} for one in services]
+    return [
+        {"to": [_block(str(ip_network(one.address)))], "ports": [_tcp(port) for port in one.ports]} for one in services
+    ]
 
 
 def _policy(
@@ -109,12 +116,17 @@ def _dns(spec: JobSpec) -> list[Manifest]:
     if not spec.network.dns:
         labels = {"matchExpressions": [{"key": "k8s-app", "operator": "In", "values": list(_DNS_LABELS)}]}
         pods = {"namespaceSelector": _named("kube-system"), "podSelector": labels}
-        blocks = (*_DNS_BLOCKS, *(_GKE_DNS_BLOCKS if spec.cloud is Cloud.GKE else ()))
-        return [{"to": [pods, *map(_block, blocks)], "ports": ports}]
+        return [{"to": [pods, *map(_block, _dns_blocks(spec))], "ports": ports}]
     return [
         {"to": [_peer(one)], "ports": [each for port in one.ports for each in _both(port)] or ports}
         for one in spec.network.dns
     ]
+
+
+def _dns_blocks(spec: JobSpec) -> tuple[str, ...]:
+    if spec.network.ipv6:
+        return _DNS_BLOCKS_IPV6
+    return (*_DNS_BLOCKS, *(_GKE_DNS_BLOCKS if spec.cloud is Cloud.GKE else ()))
 
 
 def to_api_server(spec: JobSpec) -> list[Manifest]:
