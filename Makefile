@@ -18,7 +18,7 @@ FIRST_SEED ?= 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-process test-lowest test-newest test-gpu test-image test-compilers test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core test-faults test-distributions test-distributions-part soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test test-process test-lowest test-newest test-gpu test-image test-compilers test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core test-cluster-ipv6 test-faults test-distributions test-distributions-part soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -103,6 +103,11 @@ test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, 
 
 test-cluster-core: $(STAMP)  ## of these, each capability once: some ten minutes
 	$(BIN)/pytest tests/cluster -m "cluster and core" -p tests.runner.flaky
+
+test-cluster-ipv6: $(STAMP)  ## a job under each launcher, and its policies, in a cluster of its own that has IPv6 addresses alone
+	HVD_ELASTIC_CLUSTER=hvd6 $(BIN)/python -m testbed.kube up --ipv6
+	HVD_ELASTIC_CLUSTER=hvd6 $(BIN)/pytest tests/cluster/test_ipv6.py tests/cluster/test_network_policy.py -m cluster; \
+		code=$$?; HVD_ELASTIC_CLUSTER=hvd6 $(BIN)/python -m testbed.kube down; exit $$code
 
 test-faults: $(STAMP)  ## what else can befall a job on that cluster, with both launchers, and `make causes`: some forty minutes
 	CAUSE_SEEDS=2 $(BIN)/pytest tests/cluster -m faults -p tests.runner.flaky

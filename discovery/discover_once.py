@@ -77,7 +77,7 @@ def _nodes(server: ApiServer) -> dict[str, NodeView] | None:
 
 def _probe(pods: Iterable[PodView], port: int) -> Mapping[str, WorkerView]:
     """Probe each worker once."""
-    addresses = {pod.uid: pod.ip for pod in pods if pod.ip and ":" not in pod.ip and pod.phase == "Running"}
+    addresses = {pod.uid: pod.ip for pod in pods if pod.ip and pod.phase == "Running"}
     prober = Prober(lambda _: None, port=port, timeout_seconds=PROBE_TIMEOUT_SECONDS)
     prober.set_targets(addresses)
     try:

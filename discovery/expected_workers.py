@@ -14,7 +14,7 @@ from typing import Final
 from hvd_elastic.mpijob.contract import EXPECTED_FILE
 from hvd_elastic.system.atomic_file import replace_file
 
-_LINE: Final = re.compile(r"([A-Za-z0-9._-]+) ([A-Za-z0-9._-]+)", re.ASCII)
+_LINE: Final = re.compile(r"([A-Za-z0-9._-]+) ([A-Za-z0-9._:-]+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class ExpectedWorker:
 
     uid: str
     address: str
-    """IPv4 address."""
+    """IPv4 or IPv6 address."""
 
 
 def write_expected(folder: Path, addresses: Mapping[str, str]) -> None:

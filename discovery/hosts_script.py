@@ -1,10 +1,13 @@
-"""The host discovery script of `horovodrun`: prints the snapshot as `address:slots` lines, or exits non-zero.
+"""The host discovery script of `horovodrun`: prints the snapshot as `name:slots` lines, or exits non-zero.
+
+The name is the address. In place of an IPv6 address, whose colons Horovod would take for its own, it is `Host.name`.
 
 Horovod runs it about once a second and holds a lock meanwhile, so it starts no interpreter and no other program: the
 shell sources the snapshot, whose lines are calls of two functions. That is safe because `snapshot.render` refuses any
-field with characters other than letters, digits, dots, dashes and underscores, and because anyone who may write the
-snapshot may write this script beside it. `read` would cost one system call per byte: 30 ms at a thousand hosts instead
-of 3. Nothing is printed before the end line, and then by one command: an `echo` per host costs more than all the rest.
+field with characters other than letters, digits, dots, colons, dashes and underscores, and because anyone who may write
+the snapshot may write this script beside it. `read` would cost one system call per byte: 30 ms at a thousand hosts
+instead of 3. Nothing is printed before the end line, and then by one command: an `echo` per host costs more than all
+the rest.
 
 How Horovod reads its result (`horovod/runner/elastic/discovery.py` of 0.28.1): exit 0 without a line means that every
 host is gone. Non-zero at the first call ends the job; later, Horovod keeps the hosts it has. So the script waits for
@@ -51,6 +54,7 @@ nl='
 count= hosts= dots= part= ended=
 gather() {{ count=$count$dots hosts="$hosts$part" dots= part=; }}
 host() {{
+    case $1 in *:*) set -- "$4.${{3%-*}}" "$2" ;; esac
     dots=$dots. part="$part$1:$2$nl"
     case $dots in {"." * HOSTS_PER_PART}) gather ;; esac
 }}

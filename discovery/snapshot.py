@@ -17,7 +17,7 @@ from hvd_elastic.mpijob.contract import SNAPSHOT_FILE, SNAPSHOT_MAX_AGE_SECONDS,
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.system.plain_words import count_words
 
-_HOST: Final = re.compile(r"host ([A-Za-z0-9._-]+) ([1-9][0-9]*) ([A-Za-z0-9._-]+) ([A-Za-z0-9._-]+)", re.ASCII)
+_HOST: Final = re.compile(r"host ([A-Za-z0-9._:-]+) ([1-9][0-9]*) ([A-Za-z0-9._-]+) ([A-Za-z0-9._-]+)", re.ASCII)
 _END: Final = re.compile(r"end ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([a-z]+)", re.ASCII)
 
 
@@ -29,8 +29,7 @@ class Host:
     """Horovod's name for it. In a cluster `UID-GENERATION`, the pod and the count of its standbys: a replaced process
     is a new host."""
     address: str
-    """IPv4 address, or a name without a colon: Horovod's list is `host:slots`. `USER@` may be in front of it. Never an
-    identity: addresses are reused."""
+    """IPv4 or IPv6 address, or a name. `USER@` may be in front of it. Never an identity: addresses are reused."""
     slots: int
     """Processes that fit, at least 1."""
     pod: str = ""
@@ -52,6 +51,14 @@ class Host:
     def label(self) -> str:
         """Its name for people."""
         return self.pod or self.alias
+
+    @property
+    def name(self) -> str:
+        """What horovodrun calls it: its address, unless that is IPv6. Horovod's list is `host:slots`.
+
+        The name that stands for an IPv6 address is that of one pod alone, which its successor does not get.
+        """
+        return f"{self.pod}.{self.uid}" if ":" in self.address else self.address
 
     @property
     def uid(self) -> str:

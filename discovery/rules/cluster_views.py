@@ -36,6 +36,8 @@ class PodView:
     name: str
     uid: str
     ip: str = ""
+    """IPv4 where it has both: Gloo takes an interface's IPv4 address before any of IPv6 (`lookupAddrForIface` in
+    `gloo/transport/tcp/device.cc`: getifaddrs(3) lists them in this order), and all else of a job goes the same way."""
     phase: str = "Running"
     ready: bool = True
     ready_since: float = 0.0
@@ -111,7 +113,7 @@ class PodView:
         return cls(
             name=meta["name"],
             uid=meta["uid"],
-            ip=status.get("podIP") or "",
+            ip=_address(status),
             phase=status.get("phase") or "",
             ready=ready.get("status") == "True",
             ready_since=unix_seconds(ready.get("lastTransitionTime")),
@@ -246,6 +248,11 @@ def _end(status: Json) -> str:
 def unix_seconds(timestamp: str | None) -> float:
     """Unix seconds of an RFC 3339 time; 0 for None."""
     return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
+
+
+def _address(status: Json) -> str:
+    addresses = [str(one.get("ip") or "") for one in status.get("podIPs") or ()]
+    return next((ip for ip in addresses if "." in ip), status.get("podIP") or "")
 
 
 def _is_starting(ready: Json, status: Json) -> bool:

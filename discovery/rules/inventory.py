@@ -184,7 +184,7 @@ class Inventory:
         return changed
 
     def _update_address(self, pod: PodView) -> None:
-        address = pod.ip if pod.phase == "Running" and ":" not in pod.ip and self._is_own(pod) else ""
+        address = pod.ip if pod.phase == "Running" and self._is_own(pod) else ""
         self.address_changes += _set_address(self.addresses, pod.uid, address)
 
     def _is_withdrawn(self, uid: str) -> bool:

@@ -40,8 +40,8 @@ class Reason(StrEnum):
     LAUNCHER_ENDING = "launcher-ending"
     """The launcher's pod is told to end, and takes no worker along."""
     NODE_DRAINING = "node-draining"
-    UNUSABLE_ADDRESS = "unusable-address"
-    """None yet, or IPv6: in Horovod's list, `host:slots`, an IPv6 address is ambiguous."""
+    NO_ADDRESS = "no-address"
+    """It runs, and its kubelet has not yet said where."""
     QUARANTINED = "quarantined"
     """Another pod had its address a moment ago, and the launcher has not yet seen that pod leave."""
     NOT_ASKED = "not-asked"
@@ -172,8 +172,8 @@ def _objection_to_node(node: NodeView | None) -> Objection | None:
 
 
 def _objection_to_address(pod: PodView, quarantine: Container[str]) -> Objection | None:
-    if not pod.ip or ":" in pod.ip:
-        return Reason.UNUSABLE_ADDRESS, pod.ip or "none yet"
+    if not pod.ip:
+        return Reason.NO_ADDRESS, ""
     return (Reason.QUARANTINED, pod.ip) if pod.uid in quarantine else None
 
 

@@ -81,8 +81,18 @@ class RoutesServer(BoundedHTTPServer):
     """Answers GET by path, in threads of its own once `start` was called."""
 
     def __init__(self, routes: Mapping[str, Callable[[], ServedPage]], *, port: int, address: str = "") -> None:
-        """Bind; `port` 0 takes a free one. Raises OSError, and OverflowError for what is no port."""
+        """Bind; `port` 0 takes a free one. Raises OSError, and OverflowError for what is no port.
+
+        Without an address on all interfaces, by IPv6 and IPv4 if the kernel has both.
+        """
+        if ":" in address or (not address and socket.has_dualstack_ipv6()):
+            self.address_family = socket.AF_INET6
         super().__init__((address, port), _handler(routes))
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
     @property
     def port(self) -> int:

@@ -55,6 +55,9 @@ class NetworkSpec(Section):
     nodes: list[Cidr] = Field(default_factory=list)
     """With `hostNetwork` in `workers.pod`: addresses of the nodes, and so of the workers, which the launcher's
     NetworkPolicy names. All private addresses by default."""
+    ipv6: bool = False
+    """Pods have IPv6 addresses alone. NetworkPolicies then name the IPv6 addresses of name servers and of services that
+    hand out credentials, in place of the IPv4 ones: some network plugins fail at blocks of the other kind."""
     mesh: bool = False
     """Let Istio put its proxy into the pods. By default a label keeps it out: a proxy does not end with the script, and
     Horovod's connections name pods, not Services."""

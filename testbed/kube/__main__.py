@@ -15,6 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
     starting = verbs.add_parser("up", help="bring the cluster up")
     starting.add_argument("--kwok-nodes", type=int, default=0, metavar="N", help="nodes that only say they run pods")
     starting.add_argument("--no-image", action="store_true", help="without the product's image")
+    starting.add_argument("--ipv6", action="store_true", help="nodes, pods and services have IPv6 addresses alone")
     verbs.add_parser("prepare", help="build what it is made of, and bring nothing up")
     verbs.add_parser("down", help="take it down, whatever is left of it")
     verbs.add_parser("status", help="say what runs; exit code 1 if a part does not")
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _up(asked: argparse.Namespace) -> int:
     before = time.monotonic()
-    running = cluster.up(with_image=not asked.no_image, kwok_nodes=asked.kwok_nodes)
+    running = cluster.up(with_image=not asked.no_image, kwok_nodes=asked.kwok_nodes, ipv6=asked.ipv6)
     print(f"up in {time.monotonic() - before:.0f} s; export KUBECONFIG={running.plane.admin}")
     print(f"kubectl: {running.kubectl.program}")
     return 0

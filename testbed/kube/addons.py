@@ -50,7 +50,7 @@ def start_dns(plane: ControlPlane, kubectl: Kubectl) -> None:
     corefile = plane.state / "Corefile"
     corefile.write_text(
         f".:{plane.dns_port} {{\n  bind {plane.subnets.gateway}\n  errors\n"
-        f"  kubernetes cluster.local in-addr.arpa {{\n    kubeconfig {kubeconfig}\n    ttl 1\n  }}\n}}\n"
+        f"  kubernetes cluster.local in-addr.arpa ip6.arpa {{\n    kubeconfig {kubeconfig}\n    ttl 1\n  }}\n}}\n"
     )
     program = gomodules.binaries(gomodules.DNS_KWOK) / "coredns"
     plane.daemon("coredns", str(program), "-conf", str(corefile)).start()

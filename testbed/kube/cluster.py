@@ -122,8 +122,10 @@ def attach() -> Cluster | None:
     return Cluster(plane=ControlPlane(**value))
 
 
-def up(*, with_image: bool = True, kwok_nodes: int = 0) -> Cluster:
+def up(*, with_image: bool = True, kwok_nodes: int = 0, ipv6: bool = False) -> Cluster:
     """Bring the cluster up; nothing is left of it if that fails. One that has lost a part is taken down first.
+
+    `ipv6`: nodes, pods and services have IPv6 addresses and no others, but for the nodes of kwok.
 
     Raises:
         MissingError: this machine cannot run one.
@@ -137,7 +139,7 @@ def up(*, with_image: bool = True, kwok_nodes: int = 0) -> Cluster:
         ledger = Ledger(state=folders.state())
         ledger.take_down()
         try:
-            return _bring_up(ledger, with_image=with_image, kwok_nodes=kwok_nodes)
+            return _bring_up(ledger, with_image=with_image, kwok_nodes=kwok_nodes, ipv6=ipv6)
         except BaseException:
             ledger.take_down()
             raise
@@ -179,9 +181,9 @@ def _make_parts(ledger: Ledger, *, with_image: bool) -> None:
         _fill_store(ledger.state, with_image=with_image)
 
 
-def _bring_up(ledger: Ledger, *, with_image: bool, kwok_nodes: int) -> Cluster:
+def _bring_up(ledger: Ledger, *, with_image: bool, kwok_nodes: int, ipv6: bool) -> Cluster:
     _make_parts(ledger, with_image=with_image)
-    subnets = network.choose_subnets()
+    subnets = network.choose_subnets(ipv6=ipv6)
     network.make_bridge(ledger, subnets)
     plane = controlplane.plan(ledger.state, subnets)
     cluster = Cluster(plane=plane)

@@ -12,7 +12,7 @@ from testbed.kube import certificates, gomodules, waiting
 from testbed.kube.certificates import Authority
 from testbed.kube.daemons import Daemon
 from testbed.kube.folders import NAME
-from testbed.kube.network import API_SERVICE, SERVICES, Subnets
+from testbed.kube.network import Subnets, in_url
 
 CGROUP: Final = f"{NAME}-kube"
 """All processes of the cluster, its pods included, are in this cgroup or below."""
@@ -32,7 +32,7 @@ class ControlPlane:
     @property
     def server(self) -> str:
         """URL of the API server, from this machine and from every node."""
-        return f"https://{self.subnets.gateway}:{self.api_port}"
+        return f"https://{in_url(self.subnets.gateway)}:{self.api_port}"
 
     @property
     def keys(self) -> Path:
@@ -100,7 +100,7 @@ def wait_ready(plane: ControlPlane, *, within_seconds: float = 60) -> None:
 def certify_api_server(plane: ControlPlane, authority: Authority) -> None:
     """Write a certificate that the API server shows, a new one each time."""
     names = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
-    addresses = (API_SERVICE, plane.subnets.gateway)
+    addresses = (plane.subnets.api_service, plane.subnets.gateway)
     authority.issue("apiserver", "kube-apiserver", answers_to=(*names, *addresses))
 
 
@@ -146,7 +146,7 @@ def api_server(plane: ControlPlane) -> Daemon:
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
-        f"--service-cluster-ip-range={SERVICES}",
+        f"--service-cluster-ip-range={plane.subnets.services}",
         f"--kubelet-client-certificate={keys}/admin.crt",
         f"--kubelet-client-key={keys}/admin.key",
         f"--kubelet-certificate-authority={keys}/ca.crt",
@@ -189,8 +189,9 @@ def _trusting(root: Path) -> ssl.SSLContext:
 
 
 def _free(address: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-        with socket.socket(type=kind) as probe:
+        with socket.socket(family, kind) as probe:
             try:
                 probe.bind((address, port))
             except OSError:

@@ -6,6 +6,7 @@ a bridge, and br_netfilter shows it to these chains. Addresses and ports are tho
 comes first. What a policy closes gets no answer at all.
 """
 
+import ipaddress
 import json
 import queue
 import ssl
@@ -30,17 +31,19 @@ _PATHS: Final = {
     "namespaces": "/api/v1/namespaces",
     "policies": "/apis/networking.k8s.io/v1/networkpolicies",
 }
+_PROGRAMS: Final = {4: "iptables", 6: "ip6tables"}
 _SILENCE_SECONDS: Final = 3600
 """The API server ends a watch of its own accord before that."""
 
 
-def rules(world: World, node: str) -> str:
-    """Return what iptables-restore is to make of the chains of a node.
+def rules(world: World, node: str, *, version: int = 4) -> str:
+    """Return what iptables-restore, or that of IP version 6, is to make of the chains of a node.
 
     A connection passes the first chain for its source, if that is a pod of this node, and goes on to the second for its
     target. Each end is judged by the node it is on.
     """
-    local = sorted((pod for pod in world.pods if pod.node == node and pod.address), key=lambda pod: pod.address)
+    here = (pod for pod in world.pods if pod.node == node and pod.address)
+    local = sorted((pod for pod in here if _version(pod.address) == version), key=lambda pod: pod.address)
     lines = ["*filter", f":{EGRESS} - [0:0]", f":{INGRESS} - [0:0]"]
     lines.append(f"-A {EGRESS} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
     for pod in local:
@@ -57,11 +60,17 @@ def _closed(
     if openings is None:
         return
     for opening in openings:
+        if opening.network.version != _version(pod.address):
+            continue
         ports = f" -p {opening.protocol} --dport {opening.ports[0]}:{opening.ports[1]}" if opening.protocol else ""
         # A hole is left to the other openings, so it is excluded, not dropped.
         holes = "".join(f" -m iprange ! --{_RANGE[theirs]} {hole[0]}-{hole[-1]}" for hole in opening.holes)
         yield f"-A {chain} {mine} {pod.address} {theirs} {opening.network}{holes}{ports} {passed}"
     yield f"-A {chain} {mine} {pod.address} -j DROP"
+
+
+def _version(address: str) -> int:
+    return ipaddress.ip_address(address).version
 
 
 _RANGE: Final = {"-s": "src-range", "-d": "dst-range"}
@@ -139,31 +148,34 @@ def enforce(api: Api, nodes: Mapping[str, str]) -> None:
     kinds = {kind: Objects(api=api, path=path, changed=changed) for kind, path in _PATHS.items()}
     for each in kinds.values():
         threading.Thread(target=each.follow, daemon=True).start()
-    kept: dict[str, str] = {}
+    kept: dict[tuple[str, int], str] = {}
     while True:
         changed.get()
         while not changed.empty():
             changed.get()
         if all(each.items is not None for each in kinds.values()):
             world = World.read(**{kind: (each.items or {}).values() for kind, each in kinds.items()})
-            for node, netns in nodes.items():
-                if kept.get(node) != (wanted := rules(world, node)):
-                    _restore(netns, wanted)
-                    kept[node] = wanted
+            versions = {_version(pod.address) for pod in world.pods if pod.address}
+            for version in versions:
+                for node, netns in nodes.items():
+                    if kept.get((node, version)) != (wanted := rules(world, node, version=version)):
+                        _restore(netns, wanted, _PROGRAMS[version])
+                        kept[node, version] = wanted
 
 
 def clear(netns: str) -> None:
     """Remove the chains from a namespace; what was closed is open again."""
     for command in (["-D", "FORWARD", "-j", EGRESS], ["-F", EGRESS], ["-F", INGRESS], ["-X", EGRESS], ["-X", INGRESS]):
-        _within(netns, "iptables", "-w", *command)
+        for program in _PROGRAMS.values():
+            _within(netns, program, "-w", *command)
 
 
-def _restore(netns: str, wanted: str) -> None:
-    done = _within(netns, "iptables-restore", "-w", "--noflush", stdin=wanted)
+def _restore(netns: str, wanted: str, program: str) -> None:
+    done = _within(netns, f"{program}-restore", "-w", "--noflush", stdin=wanted)
     if done.returncode:
-        raise ClusterError(f"iptables-restore refuses\n{wanted}\n{done.stderr}")
-    if _within(netns, "iptables", "-w", "-C", "FORWARD", "-j", EGRESS).returncode:
-        _within(netns, "iptables", "-w", "-I", "FORWARD", "-j", EGRESS)
+        raise ClusterError(f"{program}-restore refuses\n{wanted}\n{done.stderr}")
+    if _within(netns, program, "-w", "-C", "FORWARD", "-j", EGRESS).returncode:
+        _within(netns, program, "-w", "-I", "FORWARD", "-j", EGRESS)
 
 
 def _within(netns: str, *command: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:

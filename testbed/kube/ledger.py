@@ -136,6 +136,7 @@ _UNDO: Final[Mapping[str, Callable[..., None]]] = {
     "netns": lambda name: _quietly("ip", "netns", "delete", name),
     "interface": lambda name: _quietly("ip", "link", "delete", name),
     "rule": lambda table, chain, *rule: _quietly("iptables", "-w", "-t", table, "-D", chain, *rule),
+    "rule6": lambda table, chain, *rule: _quietly("ip6tables", "-w", "-t", table, "-D", chain, *rule),
     "route": lambda *route: _quietly("ip", "route", "delete", *route),
     "links": _remove_links_into,
     "results": _remove_results,

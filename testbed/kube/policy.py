@@ -14,8 +14,8 @@ from hvd_elastic.client.label_selector import selects
 from testbed.kube.errors import ClusterError
 
 Object = Mapping[str, Any]
-Network = ipaddress.IPv4Network
-_ANYWHERE: Final = Network("0.0.0.0/0")
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_ANYWHERE: Final = tuple(map(ipaddress.ip_network, ("0.0.0.0/0", "::/0")))
 _ALL_PORTS: Final = (0, 65535)
 _LAST_PHASES: Final = ("Succeeded", "Failed")
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
@@ -65,7 +65,7 @@ class Opening:
 
     def admits(self, address: str, port: int, protocol: str) -> bool:
         """Tell whether it lets a connection with that other end to that port be made."""
-        other = ipaddress.IPv4Address(address)
+        other = ipaddress.ip_address(address)
         if other not in self.network or any(other in hole for hole in self.holes):
             return False
         return not self.protocol or (protocol == self.protocol and self.ports[0] <= port <= self.ports[1])
@@ -116,13 +116,14 @@ class World:
     def _blocks(self, peers: Iterable[Object] | None, home: str) -> list[tuple[Network, tuple[Network, ...]]]:
         """Return the addresses that peers mean. None given means all there are."""
         if not peers:
-            return [(_ANYWHERE, ())]
+            return [(every, ()) for every in _ANYWHERE]
         found: list[tuple[Network, tuple[Network, ...]]] = []
         for peer in peers:
             if block := peer.get("ipBlock"):
-                found.append((Network(block["cidr"]), tuple(map(Network, block.get("except") or ()))))
+                holes = tuple(map(ipaddress.ip_network, block.get("except") or ()))
+                found.append((ipaddress.ip_network(block["cidr"]), holes))
             else:
-                found += [(Network(pod.address), ()) for pod in self._peers(peer, home)]
+                found += [(ipaddress.ip_network(pod.address), ()) for pod in self._peers(peer, home)]
         return found
 
     def _peers(self, peer: Object, home: str) -> Iterator[Pod]:

@@ -63,6 +63,17 @@ def test_addresses_that_the_machine_routes_are_left_alone() -> None:
     assert Subnets(index=2).free(used[1:])
 
 
+def test_addresses_of_a_cluster_with_ipv6_alone_do_not_overlap() -> None:
+    subnets = Subnets(index=7, ipv6=True)
+    blocks = [ipaddress.ip_network(each) for each in (subnets.nodes, subnets.node_pods(0), subnets.node_pods(1))]
+    assert not any(one.overlaps(other) for one in blocks for other in blocks if one is not other)
+    for number in range(2):
+        assert ipaddress.ip_address(subnets.node(number)) in blocks[0]
+        assert blocks[1 + number].subnet_of(ipaddress.ip_network(subnets.pods))  # type: ignore[arg-type]
+    assert not subnets.free([ipaddress.ip_network("fd5e:7::2")])
+    assert subnets.free([ipaddress.ip_network("fd00::/64"), ipaddress.ip_network("fd5e:8::/64")])
+
+
 def test_waiting_says_what_was_seen_instead() -> None:
     with pytest.raises(DeadlineError, match=r"not within 0 s: rain\nsunshine"):
         waiting.until("rain", lambda: False, within_seconds=0, every_seconds=0, seen=lambda: "sunshine")

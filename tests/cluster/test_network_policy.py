@@ -44,7 +44,7 @@ with concurrent.futures.ThreadPoolExecutor(len(targets)) as pool:
 """
 _SERVE: Final = """
 import os, socket, time
-server = socket.create_server(("", 0))
+server = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
 if os.fork() == 0:
     os.setsid()
     for standard in range(3):
@@ -157,6 +157,7 @@ def _start(
     nodes: Sequence[str] = (),
 ) -> Job:
     jobs.priority_classes(cluster)
+    plane = cluster.local().plane
     description = jobs.describe(
         cluster,
         namespace,
@@ -165,7 +166,7 @@ def _start(
         launcher={"kind": launcher, "cpu": "100m"},
         workers=workers or jobs.workers(SIZES[launcher]),
         # As in any cluster whose API server listens on a port of its own.
-        network={"api_ports": [cluster.local().plane.api_port], "nodes": [*nodes]},
+        network={"api_ports": [plane.api_port], "ipv6": plane.subnets.ipv6, "nodes": [*nodes]},
     )
     return jobs.submit(cluster, namespace, description)
 

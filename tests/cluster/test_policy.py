@@ -190,3 +190,13 @@ def _matches(word: str, value: str, ends: dict[str, Pod], protocol: str, port: i
         case "-m":
             return True
     raise AssertionError(f"unknown word {word}")
+
+
+def test_each_kind_of_address_has_chains_of_its_own() -> None:
+    pods = [Pod(namespace="shop", name=name, labels={}, address=name, node="a") for name in ("10.0.0.1", "fd00::1")]
+    blocks = [{"ipBlock": {"cidr": cidr}} for cidr in ("10.0.0.0/8", "fd00::/8")]
+    closed = World(pods=tuple(pods), namespaces=NAMESPACES, policies=(policy({}, ingress=[{"from": blocks}]),))
+    for version, own, block in ((4, "10.0.0.1", "10.0.0.0/8"), (6, "fd00::1", "fd00::/8")):
+        (*_, opened, dropped, _) = firewall.rules(closed, "a", version=version).splitlines()
+        assert opened == f"-A POLICY-INGRESS -d {own} -s {block} -j ACCEPT"
+        assert dropped == f"-A POLICY-INGRESS -d {own} -j DROP"

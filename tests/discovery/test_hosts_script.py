@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,16 @@ def test_prints_address_and_slots_in_the_order_of_ranks(script: Path, shell: lis
     write_snapshot(script.parent, snapshot(3))
     done = run(script, shell)
     assert (done.returncode, done.stdout, done.stderr) == (0, "10.0.0.1:1\n10.0.0.2:2\n10.0.0.3:3\n", "")
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_prints_a_name_in_place_of_an_ipv6_address(script: Path, shell: list[str]) -> None:
+    """Horovod takes what follows the first colon for the slots."""
+    worker = Host(address="fd00::1", slots=2, alias="uid-of-pod-7", pod="job-worker-0")
+    write_snapshot(script.parent, replace(snapshot(0), hosts=(worker, *hosts(1))))
+    done = run(script, shell)
+    assert (done.returncode, done.stdout) == (0, "job-worker-0.uid-of-pod:2\n10.0.0.1:1\n")
+    assert done.stdout.splitlines() == [f"{host.name}:{host.slots}" for host in (worker, *hosts(1))]
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)

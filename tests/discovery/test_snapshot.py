@@ -22,7 +22,7 @@ from hvd_elastic.discovery.snapshot import (
 from hvd_elastic.mpijob.contract import SNAPSHOT_FILE, SnapshotState
 
 FIELD = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True)
-HOSTS = st.builds(Host, address=FIELD, slots=st.integers(1, 99), alias=FIELD, pod=FIELD)
+HOSTS = st.builds(Host, address=FIELD | st.ip_addresses(v=6).map(str), slots=st.integers(1, 99), alias=FIELD, pod=FIELD)
 GOOD = Host(address="a", slots=1, alias="u-0", pod="p")
 SNAPSHOTS = st.builds(
     Snapshot,
@@ -54,7 +54,7 @@ def test_noise_is_not_a_snapshot(text: str) -> None:
 
 @pytest.mark.parametrize(
     "field",
-    [{"address": "a b"}, {"address": "fd00::1"}, {"pod": "x\nend"}, {"alias": "$(id)"}, {"slots": 0}, {"pod": ""}],
+    [{"address": "a b"}, {"pod": "x\nend"}, {"alias": "$(id)"}, {"slots": 0}, {"pod": ""}],
 )
 def test_a_host_that_would_break_the_grammar_cannot_be_written(field: dict[str, object], tmp_path: Path) -> None:
     host = Host(**{"address": "a", "slots": 1, "alias": "u-0", "pod": "p", **field})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Workers' ready ports: real sockets on addresses of 127.0.0.0/8, one listener for all of them."""
+"""Workers' ready ports: real sockets on addresses of 127.0.0.0/8 and on ::1, one listener for all of them."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ class Workers:
     """Answers on one port of every loopback address, as the worker with that address would."""
 
     def __init__(self) -> None:
-        self.listener = socket.create_server(("0.0.0.0", 0), backlog=1024)
+        self.listener = socket.create_server(("", 0), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True)
         self.port: int = self.listener.getsockname()[1]
         self.lines: dict[str, bytes] = {}
         """What a worker answers, by address. The default is the line of a worker that waits."""
@@ -61,7 +61,7 @@ class Workers:
                     return
                 time.sleep(0.01)  # a test has left its process none
                 continue
-            address = connection.getsockname()[0]
+            address = connection.getsockname()[0].removeprefix("::ffff:")
             if address in self.silent:
                 self._held.append(connection)
             elif address in self.closed:

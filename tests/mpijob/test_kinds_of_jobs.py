@@ -121,6 +121,7 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "network.interface": ({}, "net1"),
     "network.host_port": (ON_NODES, 25_000),
     "network.nodes": (ON_NODES, ["10.0.0.0/24"]),
+    "network.ipv6": ({}, True),
     "network.mesh": ({}, True),
     "network.storage_ports": ({}, [9000]),
     "network.egress": ({}, ["10.0.0.0/8"]),

@@ -2,11 +2,36 @@
 
 import functools
 import logging
+import os
+import sys
+from typing import Final
 
-from hvd_elastic.horovod.patch_set import missing_patches
+from hvd_elastic.horovod.patch_set import installed_patches, missing_patches
+from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 
 logger = logging.getLogger(__name__)
+
+_IPV6_PATCH: Final = "ipv6"
+
+
+def check_address() -> None:
+    """End the process with a sentence if its launcher is at an IPv6 address, and this Horovod reaches none.
+
+    It cuts the server's URL at its first colon (`third_party/HTTPRequest/include/HTTPRequest.hpp`, horovod 0.28.1).
+
+    Raises:
+        SystemExit: `Exit.SCRIPT_MISTAKE`.
+    """
+    address = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "")
+    if address.startswith("[") and _IPV6_PATCH not in installed_patches():
+        print(  # noqa: T201
+            f"hvd-elastic: the launcher is at {address}, and this Horovod knows IPv4 alone: build it by"
+            " `hvd-elastic install-horovod`, or use pods that have an IPv4 address.",
+            file=sys.stderr,
+            flush=True,
+        )
+        raise SystemExit(int(Exit.SCRIPT_MISTAKE))
 
 
 @functools.cache

@@ -49,7 +49,12 @@ def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] 
         patch_check.warn_of_missing_patches()
 
     wire_dtypes.install()
-    replace_init(first=first, before_each=check_host_name)
+    replace_init(first=first, before_each=_check_network)
+
+
+def _check_network() -> None:
+    patch_check.check_address()
+    check_host_name()
 
 
 def enter_world() -> None:

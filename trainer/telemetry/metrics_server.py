@@ -46,7 +46,7 @@ class MetricsServer:
         self._has_begun = True
         events.subscribe(self._counts.on_event)
         first = decimal_count(environ.get(ENV_METRICS_PORT, "")) or WORKER_METRICS_PORT
-        where = environ.get(ENV_READY_ADDRESS) or "0.0.0.0", first + local_rank  # noqa: S104
+        where = environ.get(ENV_READY_ADDRESS) or "", first + local_rank
         scrape = _scrape(self._counts, local_rank, environ)
         start_thread("metrics", lambda: self._serve(where, scrape), log=log)
         return True

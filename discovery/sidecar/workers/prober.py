@@ -48,9 +48,10 @@ def parse_ready_line(line: bytes, uid: str = "") -> WorkerView:
     )
 
 
-def nonblocking_socket() -> socket.socket:
-    """A TCP socket over IPv4 on which no call blocks."""
-    return socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+def nonblocking_socket(address: str) -> socket.socket:
+    """A TCP socket to an IPv4 or IPv6 address, on which no call blocks."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
 
 
 class Prober:
@@ -171,7 +172,7 @@ class Prober:
         if uid not in self._probed:
             return
         try:
-            connection = nonblocking_socket()
+            connection = nonblocking_socket(self._probed[uid])
         except OSError:  # this process has no descriptor left, which says nothing of the worker
             self._schedule.add(uid, now + RETRY_SECONDS)
             return

@@ -64,7 +64,7 @@ class WorkerRequests:
             while (waiting or selector.get_map()) and (left := deadline - time.monotonic()) > 0:
                 while waiting and len(selector.get_map()) < most_open:
                     try:
-                        connection = nonblocking_socket()
+                        connection = nonblocking_socket(waiting[0])
                     except OSError:  # none is left after all: go on when one of these has been answered
                         break
                     connection.connect_ex((waiting.popleft(), self.port))

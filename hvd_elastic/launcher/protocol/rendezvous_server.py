@@ -143,7 +143,7 @@ class RendezvousServer:
         self._meeting = Meeting(0)
         self._has_met = asyncio.Event()
         """Those who wait in the meeting may look again."""
-        self._socket = socket.create_server((address, 0), backlog=BACKLOG)
+        self._socket = _listener(address)
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
         self._stopped = asyncio.Event()
@@ -211,7 +211,7 @@ class RendezvousServer:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one request. A worker that hangs up has died, and its end is reported elsewhere."""
-        client = str(writer.get_extra_info("peername", ("a lost client",))[0])
+        client = str(writer.get_extra_info("peername", ("a lost client",))[0]).removeprefix("::ffff:")
         self._unproven.begin()
         try:
             status, body = await self._answer(reader, client)
@@ -360,6 +360,13 @@ class RendezvousServer:
 
         question(reply)
         return await answer
+
+
+def _listener(address: str) -> socket.socket:
+    """Bind to the address; where it is empty to all, by IPv6 and IPv4 if the kernel has both. Raises OSError."""
+    both = not address and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or ":" in address else socket.AF_INET
+    return socket.create_server((address, 0), family=family, backlog=BACKLOG, dualstack_ipv6=both)
 
 
 async def _in_time(read: Callable[[], Awaitable[_Read]], deadline: float) -> _Read:

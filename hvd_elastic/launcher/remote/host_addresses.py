@@ -1,4 +1,4 @@
-"""The IPv4 addresses of hosts that are given by name. DNS may take minutes, so nobody waits for it here."""
+"""The numbers of hosts that are given by name. DNS may take minutes, so nobody waits for it here."""
 
 import functools
 import ipaddress
@@ -17,10 +17,16 @@ RETRY_SECONDS: Final = 5.0
 """Between two look-ups of a name that DNS does not know, as long as it is expected."""
 
 
+def look_up(name: str) -> str:
+    """Its first IPv4 address, or else its first IPv6 address. Raises OSError if there is none."""
+    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    return str(min(found, key=lambda one: one[0] != socket.AF_INET)[4][0])
+
+
 class HostAddresses:
     """What is known of each expected host. An address is `HOST` or `USER@HOST`, and HOST is a number or a name."""
 
-    def __init__(self, changed: Callable[[], None], *, look_up: Callable[[str], str] = socket.gethostbyname) -> None:
+    def __init__(self, changed: Callable[[], None], *, look_up: Callable[[str], str] = look_up) -> None:
         """`changed` is called, from any thread, when a look-up has ended."""
         self._changed, self._look_up = changed, look_up
         self._found: dict[str, str] = {}
@@ -52,7 +58,7 @@ class HostAddresses:
         return bool(number) and is_own_address(str(number))
 
     def number(self, address: str) -> str:
-        """Its IPv4 address. Raises OSError if DNS knows none, or has not answered."""
+        """Its IP address. Raises OSError if DNS knows none, or has not answered."""
         found = self._found.get(host_name(address))
         if not found:
             raise OSError(f"DNS does not know {host_name(address)}")
@@ -80,7 +86,7 @@ def host_name(address: str) -> str:
 
 def _is_number(name: str) -> bool:
     try:
-        ipaddress.IPv4Address(name)
+        ipaddress.ip_address(name)
     except ValueError:
         return False
     return True

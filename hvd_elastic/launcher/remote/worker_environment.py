@@ -17,12 +17,15 @@ _NOT_EXPORTED: Final = frozenset({"OLDPWD", "_HOROVOD_SECRET_KEY", ENV_RUN_DIR})
 
 
 def bind_address(settings: LaunchSettings) -> str:
-    """The address on which the rendezvous server listens. Raises OSError for a `--network-interface` without one."""
+    """The address on which the rendezvous server listens; empty: all.
+
+    Raises OSError for a `--network-interface` without one.
+    """
     if settings.local_hosts is not None:
         return "127.0.0.1"
     if settings.network_interfaces:
         return interface_address(settings.network_interfaces[0])
-    return "0.0.0.0"  # noqa: S104 - which interface leads to the hosts is known only once there is one
+    return ""  # which interface leads to the hosts is known only once there is one
 
 
 def worker_environment(
@@ -42,7 +45,8 @@ def worker_environment(
         **inherited,
         **slot.environment(),
         "PYTHONUNBUFFERED": "1",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
+        # Horovod and its patch `ipv6` read it as a part of a URL.
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": f"[{address}]" if ":" in address else address,
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",

@@ -4,7 +4,7 @@ A NetworkPolicy that does not name them leaves a pod without credentials, where 
 
 - EKS Pod Identity: an agent on each node, 169.254.170.23 port 80 ("Set up the Amazon EKS Pod Identity Agent", EKS user
   guide). The role of the node: the instance metadata service, 169.254.169.254 port 80 ("Use the Instance Metadata
-  Service", EC2 user guide). Both have IPv6 addresses too, which an IPv4 cluster does not use, and a job needs IPv4.
+  Service", EC2 user guide). In a cluster whose pods have IPv6 they are fd00:ec2::23 and fd00:ec2::254 (the same pages).
   IRSA asks STS, which is on port 443 like S3.
 - GKE: the metadata server. With Dataplane V2 a policy sees 169.254.169.254 ports 80 and 8080; before it, the address
   to which the node translates them, 169.254.169.252 ports 988 and 987 ("Control communication between Pods and Services
@@ -13,6 +13,8 @@ A NetworkPolicy that does not name them leaves a pod without credentials, where 
 - AKS: workload identity asks login.microsoftonline.com on port 443, with a token that is a file ("Use Microsoft Entra
   Workload ID with AKS"). A managed identity of the node asks the instance metadata service, 169.254.169.254 port 80
   ("Azure Instance Metadata Service").
+
+Pods of GKE and AKS have an IPv4 address in each cluster.
 """
 
 from collections.abc import Iterable
@@ -30,12 +32,17 @@ class IdentityService:
     """One address on each node, and the TCP ports on which it hands out credentials."""
 
     address: str
-    """IPv4."""
+    """IPv4 or IPv6."""
     ports: tuple[int, ...]
 
 
 _METADATA: Final = IdentityService(address="169.254.169.254", ports=(80,))
-_POD_IDENTITY: Final = IdentityService(address="169.254.170.23", ports=(80,))
+_EKS: Final = (IdentityService(address="169.254.170.23", ports=(80,)), _METADATA)
+_EKS_IPV6: Final = (
+    IdentityService(address="fd00:ec2::23", ports=(80,)),
+    IdentityService(address="fd00:ec2::254", ports=(80,)),
+)
+"""Pod Identity's agent, and the metadata service."""
 _GKE: Final = (
     IdentityService(address="169.254.169.254", ports=(80, 988)),
     IdentityService(address="169.254.169.252", ports=(988,)),
@@ -65,7 +72,8 @@ def _services(spec: JobSpec, *, needed: bool) -> tuple[IdentityService, ...]:
         return ()
     match spec.cloud:
         case Cloud.EKS:
-            return (_POD_IDENTITY,) if spec.workers.service_account else (_POD_IDENTITY, _METADATA)
+            agent, metadata = _EKS_IPV6 if spec.network.ipv6 else _EKS
+            return (agent,) if spec.workers.service_account else (agent, metadata)
         case Cloud.GKE:
             return _GKE
         case Cloud.AKS:

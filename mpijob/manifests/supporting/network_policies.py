@@ -6,6 +6,7 @@ theirs: nobody connects to them.
 """
 
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_network
 from typing import Final
 
 from hvd_elastic.mpijob import contract
@@ -29,6 +30,10 @@ The labels alone do not do: a name server may be a process of the node, which no
 answers at 169.254.20.10 and at the Service's own address (kubernetes/kubernetes, `cluster/addons/dns/nodelocaldns`),
 and in EKS Auto Mode CoreDNS runs beside the pods of each node.
 """
+_PRIVATE_BLOCKS_IPV6: Final = ("fc00::/7",)
+"""Unique local addresses (RFC 4193): those of Services, and of NodeLocal DNSCache. A job has blocks of one kind: AWS's
+agent did not apply the rest of a policy that had one of the other kind than the cluster's
+(aws/aws-network-policy-agent, pull request 321)."""
 _GKE_DNS_BLOCKS: Final = ("169.254.169.254/32", "34.118.224.0/20")
 """Cloud DNS for GKE answers at the first; the second holds the addresses that GKE gives Services by default."""
 
@@ -80,7 +85,9 @@ def _identity(spec: JobSpec) -> list[Manifest]:
 
 
 def _to_services(services: Iterable[cloud_identity.IdentityService]) -> list[Manifest]:
-    return [{"to": [_block(f"{one.address}/32")], "ports": [_tcp(port) for port in one.ports]} for one in services]
+    return [
+        {"to": [_block(str(ip_network(one.address)))], "ports": [_tcp(port) for port in one.ports]} for one in services
+    ]
 
 
 def _policy(
@@ -112,7 +119,9 @@ def _nodes(spec: JobSpec) -> list[Manifest]:
 
     https://kubernetes.io/docs/concepts/services-networking/network-policies/#networkpolicy-and-hostnetwork-pods
     """
-    return [_block(one) for one in spec.network.nodes or _PRIVATE_BLOCKS] if spec.workers.on_host_network else []
+    if not spec.workers.on_host_network:
+        return []
+    return [_block(one) for one in spec.network.nodes or (_PRIVATE_BLOCKS_IPV6 if spec.network.ipv6 else _PRIVATE_BLOCKS)]
 
 
 def _dns(spec: JobSpec) -> list[Manifest]:
@@ -120,12 +129,17 @@ def _dns(spec: JobSpec) -> list[Manifest]:
     if not spec.network.dns:
         labels = {"matchExpressions": [{"key": "k8s-app", "operator": "In", "values": list(_DNS_LABELS)}]}
         pods = {"namespaceSelector": _named("kube-system"), "podSelector": labels}
-        blocks = (*_DNS_BLOCKS, *(_GKE_DNS_BLOCKS if spec.cloud is Cloud.GKE else ()))
-        return [{"to": [pods, *map(_block, blocks)], "ports": ports}]
+        return [{"to": [pods, *map(_block, _dns_blocks(spec))], "ports": ports}]
     return [
         {"to": [_peer(one)], "ports": [each for port in one.ports for each in _both(port)] or ports}
         for one in spec.network.dns
     ]
+
+
+def _dns_blocks(spec: JobSpec) -> tuple[str, ...]:
+    if spec.network.ipv6:
+        return _PRIVATE_BLOCKS_IPV6
+    return (*_DNS_BLOCKS, *(_GKE_DNS_BLOCKS if spec.cloud is Cloud.GKE else ()))
 
 
 def to_api_server(spec: JobSpec) -> list[Manifest]:

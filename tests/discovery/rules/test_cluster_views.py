@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvd_elastic.discovery.rules.cluster_views import JobView
+from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
 from hvd_elastic.mpijob.description.target import Target
 from testbed.kube_api import mpijob
 from tests.mpijob.jobs import job, one
@@ -39,3 +39,17 @@ def test_gpus_are_counted_in_every_form_of_a_quantity(limits: dict[str, object],
     containers = [{"name": "worker", "resources": {"limits": limits}}]
     counted["spec"]["mpiReplicaSpecs"]["Worker"]["template"] = {"spec": {"containers": containers}}
     assert JobView.from_json(counted).gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("status", "address"),
+    [
+        ({"podIP": "fd00::1", "podIPs": [{"ip": "fd00::1"}, {"ip": "10.0.0.1"}]}, "10.0.0.1"),
+        ({"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}, "10.0.0.1"),
+        ({"podIP": "fd00::1", "podIPs": [{"ip": "fd00::1"}]}, "fd00::1"),
+        ({"podIP": "10.0.0.1"}, "10.0.0.1"),
+        ({}, ""),
+    ],
+)
+def test_of_a_pods_addresses_ipv4_counts_as_for_gloo(status: dict[str, object], address: str) -> None:
+    assert PodView.from_json({"metadata": {"name": "a", "uid": "u"}, "status": status}).ip == address

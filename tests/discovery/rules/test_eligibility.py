@@ -130,6 +130,11 @@ def test_a_good_worker_is_offered_by_address_slots_and_alias() -> None:
     assert (host.address, host.slots, host.alias, host.pod) == ("10.0.0.1", 2, "a-4", "job-worker-0")
 
 
+def test_a_worker_with_ipv6_alone_is_offered_by_it() -> None:
+    (host,) = decide(replace(GOOD, ip="fd00::1"), workers=WAITS).hosts
+    assert (host.address, host.name) == ("fd00::1", "job-worker-0.a")
+
+
 def test_a_local_host_needs_a_name_a_uid_and_an_address() -> None:
     assert len(eligible_hosts([PodView(name="local-1", uid="1", ip="127.0.0.2")], EligibilityRules()).hosts) == 1
 
@@ -146,8 +151,7 @@ def test_a_local_host_needs_a_name_a_uid_and_an_address() -> None:
         ({"disruption": "DeletionByTaintManager", "deleting_at": 1.0}, Reason.DISRUPTED, "DeletionByTaintManager"),
         ({"deleting_at": 1.0}, Reason.TERMINATING, ""),
         ({"leave": True}, Reason.LEAVE_ASKED, ""),
-        ({"ip": ""}, Reason.UNUSABLE_ADDRESS, "none yet"),
-        ({"ip": "fd00::1"}, Reason.UNUSABLE_ADDRESS, "fd00::1"),
+        ({"ip": ""}, Reason.NO_ADDRESS, ""),
     ],
 )
 def test_one_thing_against_a_pod_is_enough(changed: dict[str, object], reason: Reason, detail: str) -> None:

@@ -42,7 +42,7 @@ def test_a_worker_is_expected_from_its_address_on_and_while_it_is_offered(invent
         replace(POD, phase="Failed"),
         replace(POD, leave=True),
         replace(POD, owner_uid="another job"),
-        replace(POD, ip="fd00::1"),
+        replace(POD, ip=""),
     ],
 )
 def test_a_worker_that_leaves_is_not_expected(inventory: Inventory, leaving: PodView) -> None:

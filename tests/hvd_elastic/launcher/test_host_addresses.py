@@ -1,14 +1,17 @@
 """Hosts by name: whatever DNS does, hosts whose addresses are known are used meanwhile."""
 
 import queue
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from hvd_elastic.discovery.expected_workers import ExpectedWorker
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.remote import host_addresses
+from hvd_elastic.launcher.remote import host_addresses, network_interfaces
 from hvd_elastic.launcher.remote.command_runner import LocalCommandRunner, MixedCommandRunner
 from hvd_elastic.launcher.remote.host_addresses import HostAddresses
 
@@ -50,6 +53,49 @@ def test_numbers_are_known_at_once(dns: Dns) -> None:
     assert not dns.addresses.is_local("10.1.2.3")
     assert not dns.addresses.is_local("root@127.0.0.1"), "another user"
     assert dns.asked.empty()
+
+
+def test_an_ipv6_address_is_a_number(dns: Dns) -> None:
+    dns.addresses.expect(["fd00::1", "root@::1"])
+    assert [dns.addresses.number(address) for address in ("fd00::1", "root@::1")] == ["fd00::1", "::1"]
+    assert not dns.addresses.is_local("fd00::1")
+    assert dns.asked.empty()
+
+
+@pytest.mark.parametrize(
+    ("known", "number"), [(["fd00::1", "10.0.0.1"], "10.0.0.1"), (["fd00::1", "fd00::2"], "fd00::1")]
+)
+def test_of_a_name_with_both_kinds_of_address_ipv4_counts(
+    monkeypatch: pytest.MonkeyPatch, known: list[str], number: str
+) -> None:
+    def answers(*_: object, **__: object) -> list[object]:
+        families = [socket.AF_INET6 if ":" in each else socket.AF_INET for each in known]
+        return [(family, 1, 6, "", (each, 0)) for family, each in zip(families, known, strict=True)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answers)
+    assert host_addresses.look_up("node") == number
+
+
+@pytest.mark.parametrize(
+    ("addresses", "taken"),
+    [
+        (["fe80::1%eth7", "fd00::1", "10.0.0.1"], "10.0.0.1"),
+        (["fe80::1%eth7", "fd00::1"], "fd00::1"),
+        (["fe80::1%eth7"], None),
+    ],
+)
+def test_an_interfaces_address_is_the_one_that_gloo_takes(
+    monkeypatch: pytest.MonkeyPatch, addresses: list[str], taken: str | None
+) -> None:
+    listed = [
+        SimpleNamespace(family=socket.AF_INET6 if ":" in each else socket.AF_INET, address=each) for each in addresses
+    ]
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth7": listed})
+    if taken is None:
+        with pytest.raises(OSError, match="eth7 with an IP address"):
+            network_interfaces.interface_address("eth7")
+    else:
+        assert network_interfaces.interface_address("eth7") == taken
 
 
 def test_a_name_is_known_once_dns_has_answered(dns: Dns) -> None:

@@ -113,6 +113,24 @@ def test_a_place_is_answered_in_horovods_form(server: RendezvousServer) -> None:
     assert ask(server, "GET", "/rank_and_size/uid-1:3") == (200, b"0,1,3,1,0,1")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_without_an_address_it_listens_by_ipv4_and_ipv6(
+    requests: Requests, caplog: pytest.LogCaptureFixture, host: str
+) -> None:
+    server = RendezvousServer("", requests, token=WORD)
+    server.start()
+    try:
+        with (
+            caplog.at_level("DEBUG"),
+            contextlib.closing(http.client.HTTPConnection(host, server.port, timeout=30)) as connection,
+        ):
+            connection.request("GET", "/join/a:0")
+            assert connection.getresponse().status == 403
+    finally:
+        server.stop()
+    assert f"refused GET /join/a:0 from {host}" in caplog.messages
+
+
 @pytest.mark.parametrize("path", ["/rank_and_size/x", "/rank_and_size/a:b", "/join/..:1", "/nothing/here"])
 def test_an_unknown_path_is_not_found(server: RendezvousServer, path: str) -> None:
     assert ask(server, "GET", path, headers=OURS)[0] == 404

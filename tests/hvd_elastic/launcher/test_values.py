@@ -95,6 +95,13 @@ def test_a_scripts_lines_keep_their_order_and_count_once() -> None:
         "u@:1",
         "u@v@a:1",
         "é:1",
+        "[a]:1",
+        "[::1:1",
+        "[::1]1",
+        "[::1]",
+        "[fe80::1%eth0]:1",
+        "[1.2.3.4]:1",
+        "a@[::1]x:1",
     ],
 )
 def test_a_line_that_is_not_a_host(line: str) -> None:
@@ -105,6 +112,12 @@ def test_a_line_that_is_not_a_host(line: str) -> None:
 def test_a_user_is_how_a_host_is_reached_and_not_another_host() -> None:
     hosts = parse_script_output("root@a:2\nu_1@b.c:1\na:3\n", None)
     assert [(host.alias, host.address, host.slots) for host in hosts] == [("a", "a", 3), ("b.c", "u_1@b.c", 1)]
+
+
+def test_an_ipv6_address_stands_in_brackets_and_the_host_is_called_without_colons() -> None:
+    hosts = parse_script_output("[fd00::1]:2\nroot@[FD00:0::2]\n", 1)
+    found = [(host.alias, host.address, host.slots) for host in hosts]
+    assert found == [("fd00--1", "fd00::1", 2), ("fd00--2", "root@fd00::2", 1)]
 
 
 def test_the_hosts_flag() -> None:

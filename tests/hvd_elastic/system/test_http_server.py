@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from hvd_elastic.system.http_server import MAX_CONNECTIONS, BoundedHTTPServer
+from hvd_elastic.system.http_server import MAX_CONNECTIONS, BoundedHTTPServer, RoutesServer, ServedPage
 from tests.hvd_elastic.worker.pods import eventually
 
 
@@ -82,3 +82,19 @@ def test_connections_that_end_make_room(server: BoundedHTTPServer) -> None:
     for _ in range(3 * MAX_CONNECTIONS):
         assert get(server) == b"ok"
     kept.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "reached"), [("", ["127.0.0.1", "::1"]), ("127.0.0.1", ["127.0.0.1"]), ("::1", ["::1"])]
+)
+def test_without_an_address_it_answers_by_ipv4_and_ipv6(address: str, reached: list[str]) -> None:
+    """A kubelet probes the first address of a pod, which may be of either kind."""
+    server = RoutesServer({"/": lambda: ServedPage(body=b"here")}, port=0, address=address)
+    server.start()
+    try:
+        for each in reached:
+            with contextlib.closing(http.client.HTTPConnection(each, server.port, timeout=60)) as connection:
+                connection.request("GET", "/")
+                assert connection.getresponse().read() == b"here"
+    finally:
+        server.stop()

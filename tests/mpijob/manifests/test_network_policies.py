@@ -97,6 +97,20 @@ def test_names_are_asked_of_the_cluster_and_of_nobody_else(protocol: str) -> Non
         assert not admits(spec, "Egress", pod, INTERNET, 53, protocol=protocol)
 
 
+def test_pods_with_ipv6_alone_have_ways_out_by_ipv6_alone() -> None:
+    """Some network plugins fail at a block of the cluster's other kind."""
+    for cloud in ("any", "eks", "gke"):
+        spec = job(cloud=cloud, network__ipv6=True, checkpoint="s3://b")
+        worker = labels(spec, "Worker")
+        assert admits(spec, "Egress", worker, NAME_SERVER, 53, namespace="kube-system", protocol="udp")
+        assert admits(spec, "Egress", worker, "fd12:3456::a", 53, protocol="udp")
+        assert not admits(spec, "Egress", worker, "2001:db8::1", 53, protocol="udp")
+        assert not admits(spec, "Egress", worker, "10.96.0.10", 53, protocol="udp")
+        assert admits(spec, "Egress", worker, "2001:db8::1", 443)
+        for service in ("fd00:ec2::23", "fd00:ec2::254"):
+            assert admits(spec, "Egress", worker, service, 80) is (cloud == "eks")
+
+
 @pytest.mark.parametrize("address", ["169.254.169.254", "34.118.224.10"])
 def test_gke_has_name_servers_at_addresses_of_its_own(address: str) -> None:
     for cloud, there in (("gke", True), ("eks", False), ("any", False)):

@@ -210,7 +210,7 @@ def _ask(scope: str, timeout_seconds: float, may_leave: Callable[[], bool] = nev
 def register_bytes(address: str, port: int, scope: str, key: str, data: bytes) -> None:
     """In place of Horovod's `put_bytes_into_kvstore`: the same, with the token. Raises RuntimeError like it."""
     try:
-        with contextlib.closing(http.client.HTTPConnection(address, port, CONNECT_TIMEOUT_SECONDS)) as connection:
+        with contextlib.closing(_connection(address, port)) as connection:
             connection.request("PUT", f"/{scope}/{key}", data, _proof())
             status = connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
@@ -229,7 +229,12 @@ def _proof() -> dict[str, str]:
 
 
 def _server() -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(os.environ[_ADDRESS], int(os.environ[_PORT]), CONNECT_TIMEOUT_SECONDS)
+    return _connection(os.environ[_ADDRESS], int(os.environ[_PORT]))
+
+
+def _connection(address: str, port: int) -> http.client.HTTPConnection:
+    """`address`: as in a URL, an IPv6 one in brackets."""
+    return http.client.HTTPConnection(f"{address}:{port}", timeout=CONNECT_TIMEOUT_SECONDS)
 
 
 def _wait(sock: socket.socket, timeout_seconds: float, may_leave: Callable[[], bool]) -> None:

@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import Iterable
+from ipaddress import IPv6Address
 from typing import Final
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import HvdElasticError
 
-_ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?([A-Za-z0-9][A-Za-z0-9._-]*)")
-"""`HOST` or `USER@HOST`. Workers send the host's name in URLs, and ssh must not take it for an option."""
+_LINE: Final = re.compile(
+    r"(?P<user>(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?)(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)|\[(?P<number>[0-9A-Fa-f:.]+)\])"
+    r"(?P<colon>:?)(?P<slots>.*)"
+)
+"""`HOST:SLOTS`. Workers send the host's name in URLs, and ssh must not take it for an option."""
 
 
 class HostsError(HvdElasticError):
@@ -18,7 +22,7 @@ class HostsError(HvdElasticError):
 def parse_script_output(text: str, default_slots: int | None) -> tuple[Host, ...]:
     """The hosts of a discovery script: one `HOST` or `HOST:SLOTS` per line, as for horovodrun, in the script's order.
 
-    `USER@HOST:SLOTS` is HOST, reached as USER.
+    `USER@HOST:SLOTS` is HOST, reached as USER. An IPv6 address stands in brackets, `[fd00::1]:2`.
 
     Raises:
         HostsError: a line is not a host, or has no slots and there is no default.
@@ -29,13 +33,15 @@ def parse_script_output(text: str, default_slots: int | None) -> tuple[Host, ...
     """
     hosts: dict[str, Host] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
-        name, colon, slots = line.partition(":")
-        count = _slots(line, slots) if colon else default_slots
+        if not (match := _LINE.fullmatch(line)) or (match["slots"] and not match["colon"]):
+            raise HostsError(f"line {line!r} is not HOST or HOST:SLOTS")
+        count = _slots(line, match["slots"]) if match["colon"] else default_slots
         if count is None:
             raise HostsError(f"host {line!r} has no slots: print HOST:SLOTS or give --slots-per-host")
-        if not (match := _ADDRESS.fullmatch(name)):
-            raise HostsError(f"line {line!r} is not HOST or HOST:SLOTS")
-        hosts[match[1]] = Host(alias=match[1], address=name, slots=count)
+        host = match["name"] or _number(line, match["number"])
+        # Horovod knows a process by HOST:LOCAL_RANK.
+        alias = host.replace(":", "-")
+        hosts[alias] = Host(alias=alias, address=f"{match['user']}{host}", slots=count)
     return tuple(hosts.values())
 
 
@@ -51,5 +57,12 @@ def describe_hosts(hosts: Iterable[Host]) -> str:
 
 def _slots(line: str, text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 4096:
-        raise HostsError(f"line {line!r} is not HOST:SLOTS (IPv6 addresses need a name)")
+        raise HostsError(f"line {line!r} is not HOST:SLOTS (an IPv6 address stands in brackets)")
     return int(text)
+
+
+def _number(line: str, text: str) -> str:
+    try:
+        return str(IPv6Address(text))
+    except ValueError as error:
+        raise HostsError(f"line {line!r} has no IPv6 address in its brackets") from error

@@ -53,6 +53,16 @@ def probing(workers: Workers) -> Iterator[Probing]:
     made.prober.close()
 
 
+def test_a_worker_with_ipv6_alone_is_probed_and_told(workers: Workers) -> None:
+    probing = Probing(workers, {"a": "::1"})
+    try:
+        workers.say("::1", generation=3)
+        assert probing.until_reports(1).generation == 3
+    finally:
+        probing.prober.close()
+    assert WorkerRequests(port=workers.port).request_checkpoint(["::1", A], "short", timeout_seconds=30.0) == 2
+
+
 def test_reads_a_workers_answer(workers: Workers, probing: Probing) -> None:
     workers.say(A, generation=3, state=WorkerState.TRAINING, step=70)
     assert probing.until_reports(1) == WorkerView(generation=3, state=WorkerState.TRAINING, step=70)

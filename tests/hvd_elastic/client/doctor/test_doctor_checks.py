@@ -235,7 +235,7 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             Level.WARNING,
             "allows at most 0 nvidia.com/mig-1g.10gb: no worker fits",
         ),
-        (replace(SOUND, nodes=[node(cidr="fd00::/64")]), "addresses", Level.ERROR, "IPv6 addresses only"),
+        (replace(SOUND, nodes=[node(cidr="fd00::/64")]), "addresses", Level.WARNING, "IPv6 addresses only"),
         (replace(SOUND, daemon_sets=[daemon_set("kube-flannel-ds")]), "network-policies", Level.WARNING, "any pod"),
         (
             replace(SOUND, mpijobs=[mpijob("horovod/horovod:0.28.1", name="b"), mpijob("train:1", name="a")]),
