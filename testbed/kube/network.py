@@ -16,12 +16,12 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from testbed.kube.errors import ClusterError
 from testbed.kube.folders import NAME
 from testbed.kube.ledger import Ledger
 from testbed.kube.policy import Network
-
 
 UPLINK: Final = "uplink"
 """The node's end of its cable. A pod's interface has another name, as on most machines."""
