@@ -465,6 +465,10 @@ MEETING_SCOPE: Final = "meet"
 """PUT /meet/NUMBER, by Horovod's C++ with the patch MEETING_PATCH, which describes the body: where this process listens
 for the others. Held for up to 10 s, until all of this world have asked."""
 
+WATCH_KEY: Final = "watch"
+"""GET /global/watch, of a process that forms a world: 410 as soon as a member has died. Any other answer, after up to
+10 s or at once: ask again. A launcher of an earlier version and the stock one take it for a key of Gloo's."""
+
 MEETING_PATCH: Final = "gloo-meeting"
 
 MEETS_HEADER: Final = "X-Horovod-Meets"

@@ -61,7 +61,7 @@ def test_it_trains_gives_a_node_to_inference_and_comes_back_to_it(
     first = uids(job)
     assert set(first) == {node.address for node in cluster.local().nodes.values()}
     seen = in_worker(job, "cat /etc/resolv.conf; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'")
-    assert f"nameserver {network.DNS_SERVICE}" in seen
+    assert f"nameserver {cluster.local().plane.subnets.dns_service}" in seen
     assert f"HOROVOD_GLOO_IFACE={network.UPLINK}" in seen
 
     timeline.mark("inference takes the spot node's GPU")

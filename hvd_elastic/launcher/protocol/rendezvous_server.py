@@ -39,6 +39,7 @@ from hvd_elastic.mpijob.contract import (
     RENDEZVOUS_TOKEN_HEADER,
     SHOWS_TOKEN_HEADER,
     SYNCED_SCOPE,
+    WATCH_KEY,
     WRITER_SCOPE,
     JoinAnswer,
 )
@@ -61,6 +62,9 @@ LATE_SECONDS: Final = 5.0
 
 MEETING_SECONDS: Final = 10.0
 """How long a process that has told where it listens is held, before it has to tell again."""
+
+WATCH_SECONDS: Final = 10.0
+"""How long a process that asks what becomes of its forming world is held, before it has to ask again."""
 
 JOIN_SECONDS: Final = 30.0
 """How long a process is held at the barrier, before it has to ask again. `hvd-elastic launch` answers earlier."""
@@ -138,8 +142,8 @@ class RendezvousServer:
         self._admission = Admission(token)
         self._unproven = UnprovenRequests()
         self._store = GlooStore()
-        self._is_broken = False
-        """Whether a member of the forming world has died."""
+        self._broken = asyncio.Event()
+        """A member of the forming world has died."""
         self._meeting = Meeting(0)
         self._has_met = asyncio.Event()
         """Those who wait in the meeting may look again."""
@@ -201,12 +205,12 @@ class RendezvousServer:
             sizes[f"local_{slot.host.alias}"] = slot.local_size
             sizes[f"cross_{slot.local_rank}"] = slot.cross_size
         self._store.form(sizes, len(slots))
-        self._is_broken = False
+        self._broken = asyncio.Event()
         self._has_met.set()
         self._has_met, self._meeting = asyncio.Event(), Meeting(self._meeting.number + 1, slots)
 
     def _break(self) -> None:
-        self._is_broken = True
+        self._broken.set()
         self._has_met.set()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -248,7 +252,9 @@ class RendezvousServer:
         if head.method == "DELETE":  # a process has found all others of a scope
             self._store.delete(scope, key)
             return HTTPStatus.OK, b""
-        if self._is_broken and GLOO_SCOPE.fullmatch(scope):
+        if (scope, key) == ("global", WATCH_KEY):
+            await self._watched()
+        if self._broken.is_set() and GLOO_SCOPE.fullmatch(scope):
             # Gloo would look for a process that has died while the world was forming until the Gloo time-out. Any
             # status but 200 and 404 makes it give up after three tries (`http_store.cc`).
             return HTTPStatus.GONE, b""
@@ -292,6 +298,12 @@ class RendezvousServer:
                 return await self._asked(lambda reply: self._requests.wait_at_barrier(slot, reply))
         return JoinAnswer.WAIT.encode()
 
+    async def _watched(self) -> None:
+        """Hold who forms a world until a member of it has died, or for a while."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WATCH_SECONDS):
+                await self._broken.wait()
+
     async def _put(self, scope: str, key: str, proof: Proof, value: bytes, client: str) -> tuple[HTTPStatus, bytes]:
         """Store a value, or take a registration, or what a process tells in a meeting."""
         if scope == MEETING_SCOPE:
@@ -300,7 +312,7 @@ class RendezvousServer:
 
     async def _meet(self, number: str, value: bytes, client: str) -> tuple[HTTPStatus, bytes]:
         meeting, has_met = self._meeting, self._has_met
-        if self._is_broken or number != str(meeting.number):
+        if self._broken.is_set() or number != str(meeting.number):
             return HTTPStatus.GONE, b""
         try:
             meeting.take(value)
@@ -312,7 +324,7 @@ class RendezvousServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MEETING_SECONDS):
                 await has_met.wait()
-        if self._is_broken or meeting is not self._meeting:
+        if self._broken.is_set() or meeting is not self._meeting:
             return HTTPStatus.GONE, b""
         return HTTPStatus.OK, meeting.answer()
 

@@ -247,6 +247,19 @@ def test_a_broken_world_fails_at_once(server: RendezvousServer) -> None:
     assert ask(server, "GET", "/rank_and_size/a:0")[0] == 200
 
 
+def test_who_forms_a_world_asks_once_and_hears_of_a_death_at_once(server: RendezvousServer) -> None:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as watching:
+        watching.request("GET", "/global/watch", headers=OURS)
+        assert ask(server, "GET", "/rank_and_size/a:0", headers=OURS)[0] == 200
+        server.fail_formation()
+        assert watching.getresponse().status == 410
+
+
+def test_who_forms_a_world_is_asked_to_come_again(server: RendezvousServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous_server, "WATCH_SECONDS", 0.01)
+    assert ask(server, "GET", "/global/watch", headers=OURS)[0] == 404
+
+
 def test_a_body_without_end_is_not_taken(server: RendezvousServer) -> None:
     for length, status in ((str(1 << 40), 413), ("-1", 411), ("", 411), ("1e3", 411), ("²", 411)):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)

@@ -21,8 +21,8 @@ from tests.trainer.elastic.met_world import MetWorld, met_world
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
-def said(world: MetWorld) -> list[dict[str, object]]:
-    """What each process has found."""
+def said(world: MetWorld) -> list[object]:
+    """What each process has said last."""
     done = [ends(process) for process in world.processes]
     assert [code for code, _ in done] == [0] * len(done), done
     return [json.loads(output.splitlines()[-1]) for _, output in done]
@@ -70,6 +70,12 @@ def test_a_world_of_old_and_new_builds_finds_itself_in_the_store() -> None:
     with met_world("mixed", [2, 1]) as world:
         assert said(world) == expected([2, 1], mixed=True)
     assert "PUT meet" not in world.asked
+
+
+@pytest.mark.needs_patch("process-set-connections")
+def test_shutdown_closes_all_connections() -> None:
+    with met_world("leave", [2, 1]) as world:
+        assert said(world) == [0, 0, 0]
 
 
 def test_a_world_of_one_asks_nobody() -> None:

@@ -54,7 +54,7 @@ def test_init_watch(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFi
     """A world that waits for a dead member is ended all the same."""
     monkeypatch.setattr(rendezvous_client, "has_server", lambda: True)
     monkeypatch.setattr(rendezvous_client, "launched", lambda: False)
-    monkeypatch.setattr(rendezvous_client, "is_world_broken", lambda: True)
+    monkeypatch.setattr(rendezvous_client, "is_world_broken", lambda _: True)
     failing = fails_once(monkeypatch, rendezvous_client, "is_world_broken")
     cut = threading.Event()
     monkeypatch.setattr(WorldSockets, "cut_new", lambda _: cut.set())

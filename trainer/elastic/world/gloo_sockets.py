@@ -1,8 +1,8 @@
 """The sockets that Gloo opened for one world, so that they can be shut down when the world ends.
 
-After the death of a peer `hvd.shutdown()` leaves Gloo's connections to the surviving peers open. A survivor that waits
-on such a connection learns nothing until the Gloo time-out (30 s); `shutdown(2)` on the leftover sockets tells it at
-once. Gloo does not tell which they are. They appear during `hvd.init()`, and they are made as Gloo makes them; other
+A Horovod without the patch `process-set-connections` leaves Gloo's connections open in `hvd.shutdown()`. A survivor of
+a death that waits on one learns nothing until the Gloo time-out (30 s); `shutdown(2)` on the leftover sockets tells it
+at once. Gloo does not tell which they are. They appear during `hvd.init()`, and they are made as Gloo makes them; other
 threads, which read data or send metrics, may open connections meanwhile.
 """
 

@@ -26,6 +26,7 @@ from hvd_elastic.mpijob.contract import (
     SHOWS_TOKEN_HEADER,
     SYNCED_SCOPE,
     TOKEN_PATCH,
+    WATCH_KEY,
     WRITER_SCOPE,
     Exit,
     JoinAnswer,
@@ -160,10 +161,18 @@ def published(scope: str, key: str) -> str | None:
     return None
 
 
-def is_world_broken() -> bool:
-    """Whether the launcher knows of a member that died while the world is being formed; False if it cannot be asked."""
+def is_world_broken(is_over: Callable[[], bool]) -> bool:
+    """Whether the launcher knows of a member that died while the world is being formed; False if it cannot be asked.
+
+    It answers as soon as it knows of one, else after a while. `is_over`: whether the answer is of no use any more.
+    """
     with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(_server()) as connection:
-        connection.request("GET", "/global/watch", headers=_proof())
+        connection.request("GET", f"/global/{WATCH_KEY}", headers=_proof())
+        poll = select.poll()
+        poll.register(connection.sock, select.POLLIN)
+        while not poll.poll(LOOK_SECONDS * 1000):
+            if is_over():
+                return False
         return connection.getresponse().status == http.HTTPStatus.GONE
     return False
 

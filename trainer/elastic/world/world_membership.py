@@ -169,7 +169,7 @@ class WorldMember:
 
         def watch() -> None:
             while not over.wait(look_pause(int(os.environ.get("HOROVOD_SIZE", "1")))):
-                if rendezvous_client.is_world_broken() and not over.is_set():
+                if rendezvous_client.is_world_broken(over.is_set) and not over.is_set():
                     self._sockets.cut_new()
                     return
 

@@ -79,7 +79,7 @@ def test_a_lost_server_is_a_host_change(launcher: FakeLauncher, monkeypatch: pyt
         rendezvous_client.take_place()
     with pytest.raises(RendezvousLost):
         rendezvous_client.join()
-    assert not rendezvous_client.is_world_broken(), "a watchdog that cannot ask ends nothing"
+    assert not rendezvous_client.is_world_broken(lambda: False), "a watchdog that cannot ask ends nothing"
 
 
 def test_a_worker_that_may_leave_does_not_wait_for_a_place_that_nobody_can_give(launcher: FakeLauncher) -> None:
@@ -102,13 +102,20 @@ def test_the_launcher_names_the_one_that_stores_the_last_commit(launcher: FakeLa
     assert launcher.asked == ["writer/uid-1:0"] * 3
 
 
+def test_a_watch_that_is_held_ends_with_what_it_watches(launcher: FakeLauncher) -> None:
+    launcher.answers["global"] = [HELD]
+    looks = iter([False, False, True])
+    assert not rendezvous_client.is_world_broken(lambda: next(looks))
+    assert launcher.asked == ["global/watch"]
+
+
 def test_every_request_shows_the_jobs_token(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROVOD_RENDEZVOUS_TOKEN", "a word")
     monkeypatch.setattr(rendezvous_client, "installed_patches", lambda: ("rendezvous-token",))
     launcher.answers["rank_and_size"] = [ASSIGNED]
     rendezvous_client.take_place()
     rendezvous_client.report_synced()
-    rendezvous_client.is_world_broken()
+    rendezvous_client.is_world_broken(lambda: False)
     rendezvous_client.register_bytes(*address(), "worker_addresses", "uid-1:0", b"7")
     assert [path.partition("/")[0] for path in launcher.asked] == ["rank_and_size", "join", "synced", "global"]
     assert launcher.shown == [("a word", "1")] * 5
