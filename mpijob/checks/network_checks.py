@@ -5,15 +5,14 @@ from typing import Final
 
 from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.network_spec import NetworkPeer
-from hvd_elastic.mpijob.description.worker_ports import CHOSEN, width, worker_ports
+from hvd_elastic.mpijob.description.network_spec import NODE_PORTS, NetworkPeer, port_count
 from hvd_elastic.priorityclasses.problem import Problem
 
 _TOKEN_SERVICES: Final = {Cloud.EKS: "AWS's STS", Cloud.AKS: "login.microsoftonline.com"}
 """Who takes the account's token, a file, and returns credentials. On GKE the metadata server asks for them."""
 
 
-_TAKEN: Final = range(CHOSEN.stop, 61_000)
+_TAKEN: Final = range(NODE_PORTS.stop, 61_000)
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
@@ -42,12 +41,12 @@ def _host_ports(spec: JobSpec) -> Iterator[Problem]:
                 way_out = "leave it out, or set workers.pod: {spec: {hostNetwork: true}}"
                 yield Problem(path=f"network.{key}", value=value, what=what, way_out=way_out)
         return
-    ports = range(worker_ports(spec).ssh, worker_ports(spec).ssh + width(spec))
+    ports = range(spec.worker_ports.ssh, spec.worker_ports.ssh + port_count(spec.workers.slots))
     if ports.stop > 65536 or (ports.start < _TAKEN.stop and ports.stop > _TAKEN.start):
         what = f"gives workers the node's ports {ports.start} to {ports.stop - 1}: those from {_TAKEN.start} to "
         what += f"{_TAKEN.stop - 1} are taken by Services and by connections that the node makes"
-        most = CHOSEN.stop - width(spec)
-        way_out = f"choose one from 1024 to {most}" if most >= CHOSEN.start else "lower workers.slots"
+        most = NODE_PORTS.stop - port_count(spec.workers.slots)
+        way_out = f"choose one from 1024 to {most}" if most >= NODE_PORTS.start else "lower workers.slots"
         yield Problem(path="network.host_port", value=network.host_port, what=what, way_out=way_out)
     if network.nodes and not network.policy:
         what = "says where nodes are, but there is no NetworkPolicy"
@@ -57,9 +56,9 @@ def _host_ports(spec: JobSpec) -> Iterator[Problem]:
 def notes(spec: JobSpec) -> Iterator[str]:
     """What holds of the job's network that nobody asked for, in sentences."""
     if spec.workers.on_host_network:
-        ports = worker_ports(spec)
+        first, count = spec.worker_ports.ssh, port_count(spec.workers.slots)
         yield (
-            f"hostNetwork: each worker takes ports {ports.ssh} to {ports.ssh + width(spec) - 1} of its node, so a node "
+            f"hostNetwork: each worker takes ports {first} to {first + count - 1} of its node, so a node "
             "has one worker of this job at most, and the namespace must admit `privileged` (Pod Security)"
         )
         yield (

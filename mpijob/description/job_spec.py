@@ -14,7 +14,7 @@ from hvd_elastic.mpijob.clouds.accelerators import Accelerator, find_accelerator
 from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.contract import GPU_RESOURCE, Standby
-from hvd_elastic.mpijob.description.network_spec import NetworkSpec
+from hvd_elastic.mpijob.description.network_spec import NetworkSpec, WorkerPorts, node_ports
 from hvd_elastic.mpijob.description.patch_spec import PatchSpec
 from hvd_elastic.mpijob.description.scalar_types import (
     AutoDuration,
@@ -450,6 +450,13 @@ class JobSpec(Section):
     `workers.pod`."""
     log_format: Literal["text", "json"] = "text"
     """Format of hvd-elastic's own log lines: `text` for people, `json` for a collector."""
+
+    @property
+    def worker_ports(self) -> WorkerPorts:
+        """Where a worker listens."""
+        if not self.workers.on_host_network:
+            return WorkerPorts()
+        return node_ports(self.network, job=f"{self.namespace}/{self.name}", slots=self.workers.slots)
 
     @property
     def accelerator(self) -> Accelerator:

@@ -1,10 +1,13 @@
 """The section `network` of a job description: what may connect to the job's pods, and where they may connect."""
 
+import hashlib
 import ipaddress
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, Field
 
+from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.description.scalar_types import DnsLabel, LabelKey, LabelValue, Text
 from hvd_elastic.mpijob.description.section import Section
 
@@ -15,6 +18,10 @@ def _cidr(value: str) -> str:
     except ValueError:
         raise ValueError("is not a block of addresses: write 10.0.0.0/16, without bits beyond the mask") from None
 
+
+NODE_PORTS: Final = range(20_000, 30_000)
+"""Where ports of nodes are chosen: below those of Services (30000 to 32767, kube-apiserver's default) and of
+connections that a node makes (32768 to 60999, Linux' default of `net.ipv4.ip_local_port_range`)."""
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Cidr = Annotated[str, AfterValidator(_cidr)]
@@ -77,3 +84,33 @@ class NetworkSpec(Section):
     """Addresses of the API server, for discovery. Anywhere by default, on `api_ports`."""
     monitoring_namespace: DnsLabel = "monitoring"
     """Namespace whose pods may reach the metrics ports."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPorts:
+    """The ports on which a worker listens: its own pod's, or its node's where `workers.pod` says `hostNetwork`."""
+
+    ssh: int = contract.SSH_PORT
+    ready: int = contract.READY_PORT
+    metrics: int = contract.WORKER_METRICS_PORT
+    """Of local rank 0. Those of the other ranks follow."""
+
+
+def node_ports(network: NetworkSpec, *, job: str, slots: int) -> WorkerPorts:
+    """The ports that workers with so many slots take of their nodes.
+
+    They follow one another, from `network.host_port` or from a port that `job`, its namespace and name, chooses: two
+    jobs seldom have the same, and where they do, the scheduler gives them no node in common.
+    """
+    first = network.host_port or _chosen(job, port_count(slots))
+    return WorkerPorts(ssh=first, ready=first + 1, metrics=first + 2)
+
+
+def port_count(slots: int) -> int:
+    """How many ports a worker has: ssh, readiness, and the metrics of each process."""
+    return 2 + slots
+
+
+def _chosen(job: str, count: int) -> int:
+    number = int.from_bytes(hashlib.sha256(job.encode()).digest()[:8])
+    return NODE_PORTS.start + number % max(1, len(NODE_PORTS) // count) * count

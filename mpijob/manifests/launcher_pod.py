@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
-from hvd_elastic.mpijob.description.worker_ports import worker_ports
 from hvd_elastic.mpijob.manifests import pod_environment
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 from hvd_elastic.mpijob.manifests.pod_parts import (
@@ -123,7 +122,7 @@ def flags(spec: JobSpec, run_dir: str = contract.RUN_DIR) -> list[str]:
         *_sizes(allowed),
         *("--slots-per-host", str(slots)),
         *("--network-interface", spec.network.interface),
-        *(("--ssh-port", str(worker_ports(spec).ssh)) if spec.workers.on_host_network else ()),
+        *(("--ssh-port", str(spec.worker_ports.ssh)) if spec.workers.on_host_network else ()),
         *("--host-discovery-script", f"{run_dir}/{contract.HOSTS_SCRIPT}"),
         "--gloo",
         *("--blacklist-cooldown-range", *map(str, spec.cooldown)),
@@ -157,7 +156,7 @@ def sidecar(
     ready = {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}
     again = [] if _is_ours(spec) else ["--offer-again", *_sizes(spec.workers.allowed_sizes)]
     nodes = [] if spec.read_nodes else ["--no-nodes"]
-    ready_port = ["--ready-port", str(worker_ports(spec).ready)] if spec.workers.on_host_network else []
+    ready_port = ["--ready-port", str(spec.worker_ports.ready)] if spec.workers.on_host_network else []
     return without_empty(
         name=SIDECAR,
         image=spec.image,

@@ -5,7 +5,6 @@ from decimal import Decimal
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.clouds.efa import ENVIRONMENT as EFA_ENVIRONMENT
 from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
-from hvd_elastic.mpijob.description.worker_ports import worker_ports
 from hvd_elastic.mpijob.manifests.supporting import shared_storage
 from hvd_elastic.system import quantity
 
@@ -54,7 +53,7 @@ def training(spec: JobSpec) -> dict[str, str]:
         **_checkpoint(spec),
         **shared_storage.folders(spec),
         contract.ENV_METRICS: "1",
-        **({contract.ENV_METRICS_PORT: str(worker_ports(spec).metrics)} if spec.workers.on_host_network else {}),
+        **({contract.ENV_METRICS_PORT: str(spec.worker_ports.metrics)} if spec.workers.on_host_network else {}),
         **spec.env,
     }
 

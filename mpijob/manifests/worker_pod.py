@@ -6,7 +6,7 @@ from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.clouds import efa
 from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.worker_ports import WorkerPorts, worker_ports
+from hvd_elastic.mpijob.description.network_spec import WorkerPorts
 from hvd_elastic.mpijob.manifests import node_placement, pod_environment
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 from hvd_elastic.mpijob.manifests.pod_parts import (
@@ -47,7 +47,7 @@ def container(spec: JobSpec, command: list[str]) -> Manifest:
         envFrom=[{"secretRef": {"name": secret}} for secret in spec.secrets],
         ports=_ports(spec),
         startupProbe=_startup(),
-        readinessProbe=_readiness(worker_ports(spec)),
+        readinessProbe=_readiness(spec.worker_ports),
         resources=resources(spec),
         securityContext=container_security(),
         volumeMounts=[*scratch_mounts(), {"name": _SHM, "mountPath": "/dev/shm"}, *shared_storage.volume_mounts(spec)],  # noqa: S108
@@ -109,14 +109,14 @@ def _ports(spec: JobSpec) -> list[Manifest]:
 
     The API server would say it, too (Kubernetes 1.34, `pkg/apis/core/v1/defaults.go`, `defaultHostNetworkPorts`).
     """
-    ports = worker_ports(spec)
+    ports = spec.worker_ports
     metrics = [port(f"metrics-{rank}", ports.metrics + rank) for rank in range(spec.workers.slots)]
     named = [port("ssh", ports.ssh), port("ready", ports.ready), *metrics]
     return [{**one, "hostPort": one["containerPort"]} for one in named] if spec.workers.on_host_network else named
 
 
 def _port_options(spec: JobSpec) -> list[str]:
-    ports = worker_ports(spec)
+    ports = spec.worker_ports
     return ["--ssh-port", str(ports.ssh), "--ready-port", str(ports.ready)] if spec.workers.on_host_network else []
 
 

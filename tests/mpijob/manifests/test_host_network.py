@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.checks import job_notes
 from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.network_spec import NODE_PORTS, WorkerPorts, port_count
 from hvd_elastic.mpijob.description.target import Target
-from hvd_elastic.mpijob.description.worker_ports import CHOSEN, WorkerPorts, width, worker_ports
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.jobs import job, one, pods, refused
@@ -64,31 +64,31 @@ def test_without_it_nothing_is_different() -> None:
         assert not {"hostNetwork", "dnsPolicy"} & pod.keys()
         assert not {contract.ENV_POD_UID, contract.ENV_HOST_ADDRESS, contract.ENV_METRICS_PORT} & variables(pod).keys()
         assert not any("hostPort" in port for port in pod["containers"][0].get("ports", ()))
-    assert worker_ports(job()) == WorkerPorts()
+    assert job().worker_ports == WorkerPorts()
 
 
 def test_a_worker_of_the_training_operator_has_such_ports_too() -> None:
     _, worker = pods(job(**ON_NODES), Target.MPIJOB_V1)
     assert [port["hostPort"] for port in worker["containers"][0]["ports"]] == [
-        worker_ports(job(**ON_NODES)).ssh + number for number in range(3)
+        job(**ON_NODES).worker_ports.ssh + number for number in range(3)
     ]
 
 
 @given(st.from_regex(r"[a-z]{1,20}", fullmatch=True), st.integers(1, 64))
 def test_chosen_ports_are_those_that_nobody_else_takes(name: str, slots: int) -> None:
     spec = job(**ON_NODES, name=name, workers__slots=slots)
-    first = worker_ports(spec).ssh
-    assert worker_ports(job(**ON_NODES, name=name, workers__slots=slots)).ssh == first
-    assert CHOSEN.start <= first
-    assert first + width(spec) <= CHOSEN.stop
+    first = spec.worker_ports.ssh
+    assert job(**ON_NODES, name=name, workers__slots=slots).worker_ports.ssh == first
+    assert NODE_PORTS.start <= first
+    assert first + port_count(spec.workers.slots) <= NODE_PORTS.stop
 
 
 def test_two_jobs_may_share_a_node() -> None:
     """Jobs of one size take blocks that are the same or have nothing in common; hardly two have the same."""
-    first = [worker_ports(job(**ON_NODES, name=f"job-{number}")).ssh for number in range(20)]
+    first = [job(**ON_NODES, name=f"job-{number}").worker_ports.ssh for number in range(20)]
     assert len(set(first)) == 20
-    assert {port % 3 for port in first} == {CHOSEN.start % 3}
-    assert worker_ports(job(**ON_NODES, namespace="other")) != worker_ports(job(**ON_NODES))
+    assert {port % 3 for port in first} == {NODE_PORTS.start % 3}
+    assert job(**ON_NODES, namespace="other").worker_ports != job(**ON_NODES).worker_ports
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import HvdElasticError
 
 _LINE: Final = re.compile(
-    r"(?P<user>(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?)(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)|\[(?P<number>[0-9A-Fa-f:.]+)\])"
-    r"(?P<colon>:?)(?P<slots>.*)"
+    r"(?P<user>(?:[A-Za-z0-9_][A-Za-z0-9._-]*+@)?)"
+    r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*+)|\[(?P<number>[0-9A-Fa-f:.]++)\])(?P<colon>:?+)(?P<slots>.*)"
 )
 """`HOST:SLOTS`. Workers send the host's name in URLs, and ssh must not take it for an option."""
 
