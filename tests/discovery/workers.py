@@ -17,7 +17,9 @@ class Workers:
     """Answers on one port of every loopback address, as the worker with that address would."""
 
     def __init__(self) -> None:
-        self.listener = socket.create_server(("", 0), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True)
+        both = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        self.listener = socket.create_server(("", 0), family=family, backlog=1024, dualstack_ipv6=both)
         self.port: int = self.listener.getsockname()[1]
         self.lines: dict[str, bytes] = {}
         """What a worker answers, by address. The default is the line of a worker that waits."""

@@ -18,11 +18,9 @@ from testbed.debian_programs import needed
 from testbed.local.host_list import put_hosts
 from testbed.local.pod_network import NetworkPod, pod_network
 from testbed.local.training import SCRIPT, Training, training
+from tests.ipv6 import needs_ipv6
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are made by root"),
-]
+pytestmark = [pytest.mark.process, needs_ipv6]
 
 SSH_PORT = 2222
 
@@ -56,6 +54,8 @@ class Pods:
 @pytest.fixture
 def pods() -> Iterator[Pods]:
     program = needed("sshd")
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], check=False).returncode:
+        pytest.skip("network namespaces are made by root")
     with tempfile.TemporaryDirectory(prefix="he") as name, contextlib.ExitStack() as stack:
         folder = Path(name)  # a short path: ssh's control socket may have at most 104 characters
         for key in ("host", "user"):

@@ -32,6 +32,7 @@ from hvd_elastic.mpijob.contract import (
     WriterAnswer,
 )
 from hvd_elastic.system import descriptors
+from tests.ipv6 import needs_ipv6
 
 WORD = "the job's word"
 OURS = {"X-Horovod-Token": WORD}
@@ -113,7 +114,7 @@ def test_a_place_is_answered_in_horovods_form(server: RendezvousServer) -> None:
     assert ask(server, "GET", "/rank_and_size/uid-1:3") == (200, b"0,1,3,1,0,1")
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
 def test_without_an_address_it_listens_by_ipv4_and_ipv6(
     requests: Requests, caplog: pytest.LogCaptureFixture, host: str
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from hvd_elastic.system.http_server import MAX_CONNECTIONS, BoundedHTTPServer, RoutesServer, ServedPage
 from tests.hvd_elastic.worker.pods import eventually
+from tests.ipv6 import needs_ipv6
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -84,6 +85,7 @@ def test_connections_that_end_make_room(server: BoundedHTTPServer) -> None:
     kept.close()
 
 
+@needs_ipv6
 @pytest.mark.parametrize(
     ("address", "reached"), [("", ["127.0.0.1", "::1"]), ("127.0.0.1", ["127.0.0.1"]), ("::1", ["::1"])]
 )

@@ -64,7 +64,12 @@ class MetWorld:
 
 @contextmanager
 def met_world(
-    case: str, hosts: Sequence[int], *, gloo_timeout_seconds: int = GLOO_TIMEOUT_SECONDS, forked: bool = True
+    case: str,
+    hosts: Sequence[int],
+    *,
+    gloo_timeout_seconds: int = GLOO_TIMEOUT_SECONDS,
+    forked: bool = True,
+    server_at: str = "127.0.0.1",
 ) -> Iterator[MetWorld]:
     """Start the processes of `met_worker.py CASE` on so many hosts with so many slots each.
 
@@ -81,13 +86,14 @@ def met_world(
 
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.setattr(rendezvous_server, "read_head", noted)
-        server = RendezvousServer("127.0.0.1", Barrier(len(slots)), token="a word")
+        server = RendezvousServer(server_at, Barrier(len(slots)), token="a word")
         server.start()
         stack.callback(server.stop)
         server.form(slots)
+        url_host = f"[{server_at}]" if ":" in server_at else server_at
         base = {
             **os.environ,
-            **{name: str(value) for name, value in create_run_env_vars("127.0.0.1", ["lo"], server.port).items()},
+            **{name: str(value) for name, value in create_run_env_vars(url_host, ["lo"], server.port).items()},
             "HOROVOD_ELASTIC": "1",
             "HOROVOD_DYNAMIC_PROCESS_SETS": "1",
             "HOROVOD_GLOO_TIMEOUT_SECONDS": str(gloo_timeout_seconds),

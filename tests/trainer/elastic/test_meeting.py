@@ -15,6 +15,7 @@ from hvd_elastic.launcher.core.slot_placement import place
 from hvd_elastic.launcher.protocol.meeting import Meeting, MeetingError
 from hvd_elastic.mpijob.contract import Exit
 from tests.failing_threads import wait_for
+from tests.ipv6 import needs_ipv6
 from tests.trainer.elastic.bare_world import ends
 from tests.trainer.elastic.met_world import MetWorld, met_world
 
@@ -57,6 +58,13 @@ def test_a_process_asks_once(hosts: list[int]) -> None:
     assert counts["GET join"] == sum(hosts)
     local, cross, whole = "local_h0", "cross_0", "global"
     assert not {f"{method} {scope}" for method in ("PUT", "GET") for scope in (local, cross, whole)} & counts.keys()
+
+
+@needs_ipv6
+@pytest.mark.needs_patch("ipv6")
+def test_processes_reach_a_launcher_that_has_an_ipv6_address() -> None:
+    with met_world("form", [1, 1], server_at="::1") as world:
+        assert said(world) == expected([1, 1])
 
 
 @pytest.mark.needs_patch("process-set-hosts")

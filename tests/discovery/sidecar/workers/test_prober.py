@@ -17,6 +17,7 @@ from hvd_elastic.mpijob.contract import WorkerState
 from hvd_elastic.system.job_key import sign
 from tests.discovery.conftest import until
 from tests.discovery.workers import NONCE, Workers
+from tests.ipv6 import needs_ipv6
 
 A, B = "127.0.3.1", "127.0.3.2"
 
@@ -53,6 +54,7 @@ def probing(workers: Workers) -> Iterator[Probing]:
     made.prober.close()
 
 
+@needs_ipv6
 def test_a_worker_with_ipv6_alone_is_probed_and_told(workers: Workers) -> None:
     probing = Probing(workers, {"a": "::1"})
     try:
