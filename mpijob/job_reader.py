@@ -16,7 +16,7 @@ from hvd_elastic.mpijob.checks.meant_keys import meant_accelerator, meant_key
 from hvd_elastic.mpijob.description import yaml_document
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.keys import KEYS, Shape, flag_of, section_of
-from hvd_elastic.mpijob.description.scalar_types import by_name
+from hvd_elastic.mpijob.description.scalar_types import VALUE_FROM_WAY_OUT, by_name
 from hvd_elastic.mpijob.description.section import Section
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
@@ -177,6 +177,8 @@ def _problem(detail: ErrorDetails) -> Problem:
     value = None if detail["type"] == "missing" else detail["input"]
     if value is None and path == "command":
         way_out = COMMAND_WAY_OUT
+    if detail["type"] == "string_type" and isinstance(value, Mapping | list):
+        way_out = VALUE_FROM_WAY_OUT if path.startswith("secrets[") else "write one value"
     return Problem(path=path, value=value if _is_short(value) else _Excerpt(value), what=what, way_out=way_out)
 
 

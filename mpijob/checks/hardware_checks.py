@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hvd_elastic.mpijob.clouds import efa
-from hvd_elastic.mpijob.clouds.accelerators import Accelerator, Portion, is_accelerator
+from hvd_elastic.mpijob.clouds.accelerators import ONE_ONLY, Accelerator, is_accelerator
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES, spot_grace_limit
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
@@ -14,10 +14,6 @@ from hvd_elastic.system import quantity
 from hvd_elastic.system.plain_words import count_words
 
 _HUGE_PAGES: Final = "hugepages-"
-_ONE_ONLY: Final = {
-    Portion.INSTANCE: "CUDA shows a process a single one",
-    Portion.TURN: "a second may be a turn on the same GPU",
-}
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
@@ -50,8 +46,8 @@ def _accelerator(spec: JobSpec, accelerator: Accelerator) -> Iterator[Problem]:
     if not gpus and accelerator.resource != GPU_RESOURCE:
         what = "is what workers.gpus counts, and workers ask for none"
         yield Problem(path="workers.gpu_resource", value=accelerator.resource, what=what, way_out="set workers.gpus")
-    if gpus > 1 and accelerator.portion is not Portion.DEVICE:
-        what = f"is more than the one {accelerator.portion} that a worker can use ({_ONE_ONLY[accelerator.portion]})"
+    if gpus > 1 and (why := ONE_ONLY.get(accelerator.portion)):
+        what = f"is more than the one {accelerator.portion} that a worker can use ({why})"
         yield Problem(path="workers.gpus", value=gpus, what=what, way_out="write 1, and raise workers.max instead")
 
 

@@ -27,7 +27,7 @@ _MEANT: Final = {
     "workingdir": "workdir",
     "envfrom": "secrets",
     "args": "command, which has the arguments too",
-    "replicas": "workers",
+    "replicas": "workers.max",
     "slotsperworker": "workers.slots",
     "scheduler": "queue, or workers.pod: {spec: {schedulerName: ...}}",
     "schedulername": "queue, or workers.pod: {spec: {schedulerName: ...}}",
@@ -43,6 +43,8 @@ _MEANT: Final = {
     "runasuser": "workers.pod: {spec: {securityContext: {runAsUser: ...}}}",
     "runtimeclass": "workers.pod: {spec: {runtimeClassName: ...}}",
     "volumemounts": "workers.pod: {spec: {containers: [{name: worker, volumeMounts: ...}]}}",
+    "hostpath": "workers.pod: {spec: {volumes: [{name: data, hostPath: {path: ...}}], containers: [{name: worker, "
+    "volumeMounts: [{name: data, mountPath: ...}]}]}}",
     "sidecars": "workers.pod: {spec: {initContainers: [{restartPolicy: Always, ...}]}}",
     "spread": "workers.pod: {spec: {topologySpreadConstraints: ...}}",
 }

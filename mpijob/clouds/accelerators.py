@@ -29,6 +29,13 @@ class Portion(StrEnum):
     refuse (`failRequestsGreaterThanOne`), and NCCL refuses two processes on one GPU."""
 
 
+ONE_ONLY: Final[Mapping[Portion, str]] = {
+    Portion.INSTANCE: "CUDA shows a process a single one",
+    Portion.TURN: "a second may be a turn on the same GPU",
+}
+"""Portions of which a pod can use one only, and why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
     """One kind of accelerator, as pods ask for it."""

@@ -132,13 +132,19 @@ def by_name(value: object) -> object:
     return {entry["name"]: entry.get("value", entry.get("valueFrom", "")) for entry in value}
 
 
+VALUE_FROM_WAY_OUT: Final = (
+    "name a Secret in secrets, which makes variables of all its keys, or write "
+    "workers.pod: {spec: {containers: [{name: worker, env: [{name: ..., valueFrom: ...}]}]}}"
+)
+"""The way out where a variable is to have one key of a Secret, or what else Kubernetes' `valueFrom` can name."""
+
+
 def _environment(value: object) -> object:
     variables = by_name(value)
     if isinstance(variables, dict):
         for name, content in variables.items():
             if isinstance(content, dict):
-                what = f"has no plain value for {name}: of a Secret, `secrets` brings all keys as variables"
-                raise ValueError(what)  # noqa: TRY004 - pydantic collects ValueErrors
+                raise ValueError(f"has no plain value for {name}: {VALUE_FROM_WAY_OUT}")  # noqa: TRY004 - pydantic collects ValueErrors
     return variables
 
 

@@ -167,8 +167,9 @@ def _text(name: str) -> str:
 
 
 def _unreadable(name: str, error: OSError | UnicodeDecodeError) -> Problem:
-    what = f"not UTF-8 at byte {error.start}" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
-    return Problem(path=name, value="", what=what)
+    if isinstance(error, UnicodeDecodeError):
+        return Problem(path=name, value=..., what=f"not UTF-8 at byte {error.start}", way_out="save it as UTF-8")
+    return Problem(path=name, value="", what=error.strerror or str(error))
 
 
 def _write(baseline: Baseline, path: Path) -> None:

@@ -1,5 +1,6 @@
 """Reads a YAML or JSON stream into documents that know the line and column of each value."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ def read(text: str, source: str = "-") -> tuple[list[Document], list[Problem]]:
     """Every readable document of the stream, and a problem for each unreadable one. Empty documents are skipped.
 
     A broken document does not hide the others, because the stream is first split at its `---` lines, as kubectl does.
+    Values of JSON may follow one another without them.
     """
     if len(text) > MAX_CHARACTERS:
         return [], [
@@ -101,7 +103,7 @@ def read(text: str, source: str = "-") -> tuple[list[Document], list[Problem]]:
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
-    cuts = [match.start() for match in _SEPARATOR.finditer(text)]
+    cuts = _ends_of_json(text) or [match.start() for match in _SEPARATOR.finditer(text)]
     if _DIRECTIVE.search(text):  # a directive comes before its `---`, so a split would separate them
         cuts = []
     edges = sorted({0, *cuts, len(text)})
@@ -109,6 +111,19 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
     for start, end in pairwise(edges):
         yield line, text[start:end]
         line += text.count("\n", start, end)
+
+
+def _ends_of_json(text: str) -> list[int]:
+    """Where each object of a JSON stream ends; empty if this is none (apimachinery 0.34, `YAMLOrJSONDecoder`)."""
+    ends: list[int] = []
+    decoder, end = json.JSONDecoder(), 0
+    try:
+        while (start := text.find("{", end)) >= 0 and not text[end:start].strip():
+            _, end = decoder.raw_decode(text, start)
+            ends.append(end)
+    except (ValueError, RecursionError):
+        return []
+    return [] if text[end:].strip() else ends
 
 
 def _problem(source: str, error: UnreadableError) -> Problem:

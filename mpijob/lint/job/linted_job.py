@@ -1,12 +1,12 @@
 """An MPIJob as the rules see it: its two pod templates, its launcher's command line and the stream's other objects."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
+from hvd_elastic.mpijob.clouds.accelerators import is_accelerator
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, HOSTS_SCRIPT, SSH_PORT
 from hvd_elastic.mpijob.lint.document.manifest_reader import Document
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
@@ -17,11 +17,6 @@ from hvd_elastic.mpijob.lint.job.related_objects import RelatedObjects, index_ob
 
 GROUP: Final = "kubeflow.org"
 OPERATOR_SCRIPT: Final = "/etc/mpi/discover_hosts.sh"
-_GPU: Final = re.compile(
-    r"nvidia\.com/(?:gpu(?:\.shared)?|mig-.+)|amd\.com/(?:gpu|[a-z]+_nps\d)|gpu\.intel\.com/(?:i915|xe)|habana\.ai/gaudi\d?"
-)
-"""Resources that are GPUs or parts of one, as the device plugins of NVIDIA (with its MIG strategies and time slicing),
-AMD (with its partitions), Intel and Habana name them."""
 
 
 class MPIJobVersion(StrEnum):
@@ -67,7 +62,7 @@ class Container:
     def gpus(self) -> tuple[ManifestView, ...]:
         """The limit, or else the request, of each resource that is a GPU, a part of one, or another accelerator."""
         parts = [self.view.get("resources", part) for part in ("limits", "requests")]
-        names = dict.fromkeys(name for part in parts for name, _ in part.pairs() if _GPU.fullmatch(name))
+        names = dict.fromkeys(name for part in parts for name, _ in part.pairs() if is_accelerator(name))
         return tuple(self.resource(name) for name in names)
 
 

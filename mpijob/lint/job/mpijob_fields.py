@@ -13,6 +13,7 @@ from hvd_elastic.mpijob.lint.job.linted_job import MPIJobVersion
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
 
 _CLOSE_ENOUGH: Final = 0.6
+_AMOUNTS: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +105,12 @@ def _walk_object(view: ManifestView, fields: Mapping[str, str]) -> Iterator[Fiel
         if key in fields:
             yield from _walk(item, fields[key])
         else:
-            inside = next((name for name, kind in fields.items() if key in field_table().get(kind, ())), "")
+            inside = next((name for name, kind in fields.items() if _may_hold(kind, key)), "")
             yield UnknownField(view=item, parent=view, nearest=nearest_field(key, fields), inside=inside)
+
+
+def _may_hold(kind: str, key: str) -> bool:
+    return key in field_table().get(kind, ()) or (kind == "{quantity}" and (key in _AMOUNTS or "/" in key))
 
 
 def nearest_field(key: str, fields: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ _LONGEST_SECONDS: Final = 120
 _SECONDS: Final = 30
 _DEFAULT_BACKOFF_LIMIT: Final = 6
 """Of a batch Job (https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-backoff-failure-policy)."""
+_NO_RESTART_IN_V1: Final = (None, "", "Never", "ExitCode")
 _NODE_TYPES: Final = (
     "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/instance-type",
@@ -148,17 +149,21 @@ def pods_left_behind(job: LintedJob) -> Iterator[Violation]:
     "launcher-dies-once",
     Severity.WARNING,
     why="When the launcher dies, the job ends, and that can happen on any node. With `backoffLimit: 0` and "
-    "`restartPolicy: Never` its Job fails at once; a restarted launcher would continue from the durable checkpoint.",
-    fix="Set `runPolicy.backoffLimit` to a few restarts.",
+    "`restartPolicy: Never` its Job fails at once, and so does a job of v1 whose launcher has another policy than "
+    "OnFailure. A restarted launcher would continue from the durable checkpoint.",
+    fix="Set `runPolicy.backoffLimit` to a few restarts; in v1 also the launcher's `restartPolicy: OnFailure`.",
     part=ManifestPart.JOB,
     bad="spec: {runPolicy: {backoffLimit: 0}, mpiReplicaSpecs: {Launcher: {restartPolicy: Never}}}",
     good="spec: {runPolicy: {backoffLimit: 3}, mpiReplicaSpecs: {Launcher: {restartPolicy: Never}}}",
 )
 def launcher_dies_once(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic jobs whose launcher is never restarted."""
-    limit = job.spec.get("runPolicy", "backoffLimit")
-    if job.elastic and limit.number == 0 and job.launcher.view.get("restartPolicy").value == "Never":
-        yield violation(limit, "the job ends when the launcher dies for the first time", choice=True)
+    limit, policy = job.spec.get("runPolicy", "backoffLimit"), job.launcher.view.get("restartPolicy")
+    message = "the job ends when the launcher dies for the first time"
+    if job.elastic and limit.number == 0 and policy.value == "Never":
+        yield violation(limit, message, choice=True)
+    elif job.elastic and not limit.number and job.version is MPIJobVersion.V1 and policy.value in _NO_RESTART_IN_V1:
+        yield violation(policy, message, choice=True)  # with a limit, HE611 says it
 
 
 @rule(
@@ -387,7 +392,7 @@ spec: {runPolicy: {backoffLimit: 3}, mpiReplicaSpecs: {Launcher: {restartPolicy:
 def restarts_without_effect(job: LintedJob) -> Iterator[Violation]:
     """Finds jobs of v1 with restarts that their launcher's policy never uses."""
     limit, policy = job.spec.get("runPolicy", "backoffLimit"), job.launcher.view.get("restartPolicy")
-    if job.version is MPIJobVersion.V1 and limit.number and policy.value in (None, "", "Never", "ExitCode"):
+    if job.version is MPIJobVersion.V1 and limit.number and policy.value in _NO_RESTART_IN_V1:
         yield violation(limit, f"with restartPolicy {policy.text or 'Never'} the launcher is never restarted")
 
 

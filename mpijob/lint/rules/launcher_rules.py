@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice, takewhile
 from typing import Final
 
 from hvd_elastic.mpijob.lint.document.manifest_edit import SetValue
@@ -26,6 +27,19 @@ from hvd_elastic.mpijob.lint.rule import (
     violation,
 )
 
+_ELASTIC_OPTIONS: Final = frozenset(
+    (
+        "--min-np",
+        "--min-num-proc",
+        "--max-np",
+        "--max-num-proc",
+        "--slots-per-host",
+        "--host-discovery-script",
+        "--blacklist-cooldown-range",
+        "--elastic-timeout",
+        "--reset-limit",
+    )
+)
 _TRUE: Final = frozenset(("1", "true", "yes", "on"))
 _LOST_NODE_SECONDS: Final = 60
 """A node whose link was cut became NotReady after 43 to 52 s; only then do its pods stop being Ready."""
@@ -219,7 +233,9 @@ def short_blacklist_cooldown(job: LintedJob) -> Iterator[Violation]:
     "HE107",
     "unknown-flag",
     Severity.ERROR,
-    why="argparse ends the launcher at once with a usage message. After its restarts the job is marked Failed.",
+    # Open MPI 4.1, `opal_cmd_line_parse`: an unrecognized option is always an error.
+    why="The launcher ends at once with a usage message. After its restarts the job is marked Failed. `mpirun` has no "
+    "elastic options.",
     fix="Use the option that was meant; `horovodrun --help` lists them. Options of the training script belong after "
     "the script's name.",
     part=ManifestPart.LAUNCHER,
@@ -227,7 +243,11 @@ def short_blacklist_cooldown(job: LintedJob) -> Iterator[Violation]:
     good='command: [horovodrun, -np, "2", --host-discovery-script, /hosts, python, train.py]',
 )
 def unknown_flag(job: LintedJob) -> Iterator[Violation]:
-    """Finds options that horovodrun 0.28.1 does not have, or that came after the Horovod of the job's image."""
+    """Finds options that horovodrun 0.28.1 does not have, or that came after the Horovod of the job's image, and
+    horovodrun's own given to `mpirun`.
+    """
+    if job.command_line.program is LauncherProgram.MPIRUN:
+        yield from _horovodruns_own(job)
     if job.command_line.program is not LauncherProgram.HOROVODRUN:
         return
     for flag in job.command_line.flags.values():
@@ -239,6 +259,15 @@ def unknown_flag(job: LintedJob) -> Iterator[Violation]:
         near = nearest_option(word.text)
         message = "horovodrun has no such option" + (f"; did you mean {near}?" if near else "")
         yield Violation(path=word.path, value=word.text, message=message)
+
+
+def _horovodruns_own(job: LintedJob) -> Iterator[Violation]:
+    """The first of mpirun's words that is an elastic option. Those after the interpreter are the script's."""
+    words = list(takewhile(lambda word: not word.program.startswith("python"), job.command_line.training_command))
+    if len(words) < len(job.command_line.training_command):
+        found = (word for word in words if word.text.partition("=")[0] in _ELASTIC_OPTIONS)
+        for word in islice(found, 1):
+            yield Violation(path=word.path, value=word.text, message="is an option of horovodrun; mpirun has none such")
 
 
 @rule(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from hvd_elastic.mpijob.clouds.accelerators import ONE_ONLY, find_accelerator
 from hvd_elastic.mpijob.lint.job.discovery_script import prints_no_slots
 from hvd_elastic.mpijob.lint.job.flag_edits import add_flag
 from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
@@ -170,18 +171,23 @@ def slots_mismatch(job: LintedJob) -> Iterator[Violation]:
     "slots-not-gpus",
     Severity.WARNING,
     why="Horovod runs one process per GPU. With fewer processes, paid GPUs are idle; with more, two processes share "
-    "one GPU and its memory.",
-    fix="Set the slots to the worker's GPU limit.",
+    "one GPU and its memory. Of MIG instances CUDA shows a process a single one, and two shares may be of one GPU.",
+    fix="Set the slots to the worker's GPU limit. Give a worker one MIG instance or share, and have more workers.",
     part=ManifestPart.WORKER,
     bad='resources: {limits: {cpu: "8", memory: 32Gi, nvidia.com/gpu: 4}}',
     good='resources: {limits: {cpu: "8", memory: 32Gi, nvidia.com/gpu: 1}}',
 )
 def slots_not_gpus(job: LintedJob) -> Iterator[Violation]:
     """Compares the number of processes per worker with its GPUs."""
-    slots = job.host_slots
-    for limit in job.worker.pod.main.gpus:
-        gpus = limit.amount
-        if gpus and gpus % 1 == 0 and slots is not None and gpus != slots:  # HE917 reports half a GPU
+    slots, pod = job.host_slots, job.worker.pod
+    nodes = {key: view.text or "" for key, view in pod.spec.get("nodeSelector").pairs()}
+    for limit in pod.main.gpus:
+        gpus, portion = limit.amount, find_accelerator(str(limit.path[-1]), nodes).portion
+        if not gpus or gpus % 1 or gpus < 0:  # HE921 reports half a GPU
+            continue
+        if gpus > 1 and portion in ONE_ONLY:
+            yield violation(limit, f"a worker can use one {portion}: {ONE_ONLY[portion]}")
+        elif slots is not None and gpus != slots:
             what = f"{count_words(int(gpus), 'GPU')}, but {count_words(slots, 'process')} per worker"
             yield violation(limit, what, choice=True)
 

@@ -254,7 +254,8 @@ volumeMounts: [{name: shm, mountPath: /dev/shm}]
 def no_shared_memory(job: LintedJob) -> Iterator[Violation]:
     """Finds GPU workers without a volume at /dev/shm."""
     main = job.worker.pod.main
-    asks_gpu = any(view.amount for view in main.gpus)
+    # With hostIPC it is the node's own (containerd, `containerMounts`).
+    asks_gpu = any(view.amount for view in main.gpus) and job.worker.pod.spec.get("hostIPC").value is not True
     if asks_gpu and main.mount(_SHARED_MEMORY).get("mountPath").value != _SHARED_MEMORY:
         yield violation(main.view.get("volumeMounts"), f"{_SHARED_MEMORY} has 64 MiB")
 

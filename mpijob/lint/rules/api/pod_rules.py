@@ -11,13 +11,15 @@ from typing import Final
 
 from hvd_elastic.mpijob.lint.document.manifest_edit import RemoveValue, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
-from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion
+from hvd_elastic.mpijob.lint.job.linted_job import Container, LintedJob, MPIJobVersion
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
 _HUGE_PAGES: Final = "hugepages-"
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _LEAST_MEMORY: Final = 1 << 20
+_COUNTED: Final = frozenset(("cpu", "memory", "limits.cpu", "limits.memory"))
+"""Of what a quota counts, that which a container must state; a limit counts as a request, too."""
 _OF_PODS: Final = re.compile(
     r"(?:[\w-]+\.)*(?:k8s\.v1\.cni\.cncf\.io|k8s\.ovn\.org|sidecar\.istio\.io|traffic\.sidecar\.istio\.io|linkerd\.io"
     r"|cluster-autoscaler\.kubernetes\.io|karpenter\.sh|container\.apparmor\.security\.beta\.kubernetes\.io"
@@ -209,3 +211,56 @@ def nodes_dns(job: LintedJob) -> Iterator[Violation]:
         policy, on_nodes = spec.get("dnsPolicy"), spec.get("hostNetwork").value is True
         if job.version is MPIJobVersion.V1 and on_nodes and policy.value in (None, "", "ClusterFirst"):
             yield violation(policy, "Services have no names here", SetValue(policy.path, "ClusterFirstWithHostNet"))
+
+
+@rule(
+    "HE927",
+    "quota-wants-amounts",
+    Severity.WARNING,
+    # Kubernetes 1.34.4, pkg/quota/v1/evaluator/core/pods.go: Constraints.
+    why="In a namespace whose quota counts CPU or memory, the API server refuses every pod with a container that does "
+    "not state them, and the operator only records an event. A LimitRange can fill them in; these files have none.",
+    fix="State in each container what the quota counts: requests, limits or both.",
+    part=ManifestPart.RELATED_OBJECT,
+    bad="""
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: team}
+spec: {hard: {requests.cpu: 100, requests.memory: 1Ti}}
+---
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: fashion}
+spec: {mpiReplicaSpecs: {Worker: {template: {spec: {containers: [{name: worker, resources: null}]}}}}}
+""",
+    good="""
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: team}
+spec: {hard: {requests.cpu: 100, requests.memory: 1Ti, requests.nvidia.com/gpu: 8}}
+""",
+)
+def quota_wants_amounts(job: LintedJob) -> Iterator[Violation]:
+    """Finds containers that do not state what a ResourceQuota of their namespace makes them state."""
+    related = job.related_objects
+    quotas = related.of_kind("ResourceQuota", namespace=job.namespace)
+    hard = [quota.get("spec", "hard") for quota in quotas if not _is_scoped(quota)]
+    counted = {name.removeprefix("requests.") for amounts in hard for name, _ in amounts.pairs()} & _COUNTED
+    if not counted or next(related.of_kind("LimitRange", namespace=job.namespace), None) is not None:
+        return
+    for replica in (job.launcher, job.worker):
+        if replica.pod.spec.get("resources").exists:  # counted for the pod as a whole
+            continue
+        for container in replica.pod.all_containers:
+            missing = [name for name in sorted(counted) if not _states(container, name)]
+            if container.view.exists and missing:
+                yield violation(container.view.get("resources"), f"states no {' and no '.join(missing)}")
+
+
+def _is_scoped(quota: ManifestView) -> bool:
+    return quota.get("spec", "scopes").exists or quota.get("spec", "scopeSelector").exists
+
+
+def _states(container: Container, name: str) -> bool:
+    part, dot, resource = name.rpartition(".")
+    return (container.view.get("resources", part, resource) if dot else container.resource(resource)).exists

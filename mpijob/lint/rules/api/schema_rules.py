@@ -8,7 +8,13 @@ from typing import Final
 from hvd_elastic.mpijob.lint.document.manifest_edit import ManifestEdit, RemoveValue, RenameKey, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView, json_path
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion, Replica
-from hvd_elastic.mpijob.lint.job.mpijob_fields import BadQuantity, UnknownField, WrongFieldType, field_errors
+from hvd_elastic.mpijob.lint.job.mpijob_fields import (
+    BadQuantity,
+    UnknownField,
+    WrongFieldType,
+    field_errors,
+    field_table,
+)
 from hvd_elastic.mpijob.lint.rule import (
     SILENCE_ANNOTATION_PREFIX,
     STATIC,
@@ -30,6 +36,20 @@ _BYTES: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTPE]i?)[bB]", re.ASCII)
 _OPERATOR_VOLUMES: Final = frozenset(("ssh-auth", "mpi-job-config", "mpi-job-kubectl"))
 """Volumes that the operators add to the pods: mpi-operator 0.8.2, `mpi_job_controller.go`; training-operator 1.8.1,
 `mpi/mpijob.go`."""
+
+_KEYS_OF_LISTS: Final = {
+    "containers": ("name",),
+    "env": ("name",),
+    "hostAliases": ("ip",),
+    "imagePullSecrets": ("name",),
+    "initContainers": ("name",),
+    "ports": ("containerPort", "protocol"),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "volumeMounts": ("mountPath",),
+    "volumes": ("name",),
+}
+_DEFAULTS: Final = {"protocol": "TCP"}
+_MAY_REPEAT_IN_V1: Final = ("env", "hostAliases", "imagePullSecrets")
 
 _V1_FIELDS: Final = frozenset(("cleanPodPolicy", "mainContainer"))
 
@@ -58,9 +78,11 @@ def unknown_field(job: LintedJob) -> Iterator[Violation]:
 
 def _meant(error: UnknownField) -> str:
     """The field that was probably meant, with its parents if it belongs elsewhere: `spec.runPolicy.backoffLimit`."""
+    key, parent = str(error.view.path[-1]), error.parent.path
+    if parent[-2:-1] in (("containers",), ("initContainers",)) and key in field_table()["PodSpec"]:
+        return json_path((*parent[:-2], key)).removeprefix("$.")
     if not error.inside:
         return error.nearest
-    key = str(error.view.path[-1])
     return json_path((*error.parent.path, error.inside, key)).removeprefix("$.")
 
 
@@ -449,3 +471,35 @@ def mount_without_volume(job: LintedJob) -> Iterator[Violation]:
                 name = mount.get("name")
                 if name.text and name.text not in volumes | _OPERATOR_VOLUMES:
                     yield violation(name, f"the pod has no volume {name.text!r}")
+
+
+@rule(
+    "HE917",
+    "twice-in-a-list",
+    Severity.ERROR,
+    # x-kubernetes-list-map-keys in the CRDs of mpi-operator 0.8.2 and training-operator 1.8.1.
+    why="The items of these lists are told apart by one field, and the API server refuses the MPIJob, or its pods, if "
+    "two have the same value there.",
+    fix="Keep one of the two.",
+    part=ManifestPart.WORKER,
+    bad="env: [{name: NCCL_DEBUG, value: INFO}, {name: NCCL_DEBUG, value: WARN}]",
+    good="env: [{name: NCCL_SOCKET_IFNAME, valueFrom: {configMapKeyRef: {name: hub, key: interface}}}]",
+)
+def twice_in_a_list(job: LintedJob) -> Iterator[Violation]:
+    """Finds variables, volumes, mounts, ports and the like that a list has twice."""
+    for replica in (job.launcher, job.worker):
+        for holder in (replica.pod.spec, *(container.view for container in replica.pod.all_containers)):
+            for name, fields in _KEYS_OF_LISTS.items():
+                if job.version is MPIJobVersion.V2BETA1 or name not in _MAY_REPEAT_IN_V1:
+                    yield from _repeated(holder.get(name), fields)
+
+
+def _repeated(items: ManifestView, fields: tuple[str, ...]) -> Iterator[Violation]:
+    seen: set[tuple[object, ...]] = set()
+    for item in items.items():
+        key = tuple(item.get(field).value or _DEFAULTS.get(field) for field in fields)
+        if not all(isinstance(value, str | int) for value in key):
+            continue
+        if key in seen:
+            yield violation(item.get(fields[0]), f"stands twice in {items.path[-1]}")
+        seen.add(key)

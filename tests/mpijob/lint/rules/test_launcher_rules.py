@@ -84,3 +84,35 @@ def test_a_static_job_says_so_with_a_reason() -> None:
         job["metadata"]["annotations"] = {annotation: reason}
         assert len(findings("HE102", documents)) == left
         assert len(findings("HE911", documents)) == left
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["-np", "2", "--min-np", "1", "--max-np", "4", "python", "t.py"], ["--min-np"]),
+        (["-np", "2", "--slots-per-host=1", "python3", "t.py"], ["--slots-per-host=1"]),
+        (["-np", "2", "python", "t.py", "--min-np", "1"], []),
+        (["-np", "2", "./sim", "--min-np", "1"], []),
+        (["-np", "2", "-x", "PATH", "python", "t.py"], []),
+    ],
+)
+def test_mpirun_has_no_elastic_options(words: list[str], found: list[str]) -> None:
+    assert [one.value for one in findings("HE107", launcher(["mpirun", *words]))] == found
+
+
+@pytest.mark.parametrize(
+    ("version", "policy", "limit", "count"),
+    [
+        ("v1", None, None, 1),
+        ("v1", "Never", None, 1),
+        ("v1", "OnFailure", None, 0),
+        ("v1", "Never", 3, 0),  # HE611
+        ("v2beta1", "Never", None, 0),
+    ],
+)
+def test_a_launcher_of_v1_is_restarted_by_one_policy(
+    version: str, policy: str | None, limit: int | None, count: int
+) -> None:
+    spec = {"runPolicy": {"backoffLimit": limit}, "mpiReplicaSpecs": {"Launcher": {"restartPolicy": policy}}}
+    documents = changed(ManifestPart.JOB, {"apiVersion": f"kubeflow.org/{version}", "spec": spec})
+    assert len(findings("HE604", documents)) == count

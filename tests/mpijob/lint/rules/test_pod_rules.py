@@ -4,6 +4,8 @@ import pytest
 
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.lint.rule import ManifestPart
+from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
+from tests.mpijob.lint.overlay import overlaid
 from tests.mpijob.lint.pod_cases import GPU, RESOURCES, TOLERATIONS, VARIABLES, PodCase
 from tests.mpijob.lint.rules_on import changed, findings
 
@@ -86,3 +88,21 @@ def test_the_operator_of_v1_leaves_pods_their_nodes_dns(version: str, policy: st
 def test_a_field_in_the_wrong_place_is_named_with_its_place(written: str, meant: str) -> None:
     (found,) = findings("HE901", changed(ManifestPart.JOB, {"spec": {written: 1}}))
     assert found.message == "no such field" + (f"; did you mean {meant}?" if meant else "")
+
+
+@pytest.mark.parametrize(
+    ("hard", "more", "messages"),
+    [
+        ({"requests.cpu": 1}, {}, ["states no cpu"]),
+        ({"cpu": 1, "limits.memory": 1}, {}, ["states no cpu and no limits.memory"]),
+        ({"pods": 1, "requests.nvidia.com/gpu": 1, "limits.ephemeral-storage": 1}, {}, []),
+        ({"requests.cpu": 1}, {"scopes": ["Terminating"]}, []),
+    ],
+)
+def test_a_quota_wants_amounts(hard: dict[str, int], more: dict[str, object], messages: list[str]) -> None:
+    quota = {"kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": {"hard": hard, **more}}
+    text = overlaid("resources: null", ManifestPart.WORKER)
+    documents, _ = lint.read(f"{text}---\n{dump([quota])}")
+    assert [found.message for found in findings("HE927", documents)] == messages
+    limits, _ = lint.read(f"{text}---\n{dump([quota, {'kind': 'LimitRange', 'metadata': {'name': 'team'}}])}")
+    assert findings("HE927", limits) == []

@@ -6,6 +6,7 @@ import pytest
 
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.lint.rule import ManifestPart
+from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from tests.mpijob.lint.rules_on import changed, findings
 
 
@@ -75,3 +76,41 @@ def test_root_is_found_beside_the_pods_own_promise() -> None:
     containers = [{"name": "worker", "securityContext": {"runAsUser": 0}}]
     documents = changed(ManifestPart.WORKER_POD, {"spec": {**pod["spec"], "containers": containers}})
     assert [found.value for found in findings("HE424", documents)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}, {"name": "A"}]}, 2),
+        ({"volumeMounts": [{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/a"}]}, 1),
+        ({"volumeMounts": [{"name": "a", "mountPath": "/a"}, {"name": "a", "mountPath": "/b"}]}, 0),
+        ({"ports": [{"containerPort": 1, "name": "a"}, {"containerPort": 1, "protocol": "TCP"}]}, 1),
+        ({"ports": [{"containerPort": 1}, {"containerPort": 1, "protocol": "UDP"}]}, 0),
+        ({"env": [{"value": "1"}, {"value": "2"}, 3, {"name": []}]}, 0),
+    ],
+)
+def test_items_of_a_list_differ(fields: dict[str, object], count: int) -> None:
+    assert len(findings("HE917", worker(**fields))) == count
+
+
+def test_a_variable_may_stand_twice_in_v1() -> None:
+    documents = worker(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}])
+    assert len(findings("HE917", documents)) == 1
+    job: Any = documents[-1].value
+    legacy, _ = lint.read(dump([job | {"apiVersion": "kubeflow.org/v1"}]))
+    assert findings("HE917", legacy) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "meant"),
+    [
+        ({"tolerations": []}, "spec.mpiReplicaSpecs.Worker.template.spec.tolerations"),
+        ({"resources": {"cpu": 1}}, "resources.limits.cpu"),
+        ({"resources": {"nvidia.com/gpu": 1}}, "resources.limits['nvidia.com/gpu']"),
+        ({"limits": {"cpu": 1}}, "resources.limits"),
+    ],
+)
+def test_a_field_of_another_part_of_the_pod_is_named_with_its_place(fields: dict[str, object], meant: str) -> None:
+    (found,) = findings("HE901", worker(**fields))
+    assert found.message.startswith("no such field; did you mean spec.")
+    assert found.message.endswith(f"{meant}?")

@@ -7,7 +7,7 @@ import pytest
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.contract import ENV_POD_UID
 from hvd_elastic.mpijob.lint.rule import ManifestPart
-from tests.mpijob.lint.rules_on import changed, findings
+from tests.mpijob.lint.rules_on import HOROVODRUN, changed, findings
 
 LEGACY = """
 apiVersion: kubeflow.org/v1
@@ -70,10 +70,48 @@ def test_v1_knows_a_gpu_by_its_name_alone() -> None:
 )
 def test_an_accelerator_is_known_by_its_plugins_name(resource: str) -> None:
     worker = with_gpus(ManifestPart.WORKER, resource, 2)
-    assert [found.message for found in findings("HE158", worker)] == ["2 GPUs, but 1 process per worker"]
+    assert len(findings("HE158", worker)) == 1
     assert len(findings("HE310", changed(ManifestPart.WORKER, {**worker_of(worker), "volumeMounts": []}))) == 1
     (found,) = findings("HE307", with_gpus(ManifestPart.LAUNCHER, resource))
     assert bool(found.edits) == resource.startswith("nvidia.com/")
+
+
+@pytest.mark.parametrize(
+    ("resource", "number", "slots", "labels", "message"),
+    [
+        ("nvidia.com/gpu", 2, 1, {}, "2 GPUs, but 1 process per worker"),
+        ("nvidia.com/gpu", 2, 2, {}, None),
+        ("amd.com/cpx_nps1", 2, 2, {}, None),
+        ("nvidia.com/mig-1g.10gb", 1, 1, {}, None),
+        ("nvidia.com/mig-1g.10gb", 1, 2, {}, "1 GPU, but 2 processes per worker"),
+        ("nvidia.com/mig-1g.10gb", 2, 2, {}, "a worker can use one MIG instance: CUDA shows a process a single one"),
+        (
+            "nvidia.com/gpu",
+            2,
+            2,
+            {"nvidia.com/gpu.product": "A100-SXM4-40GB-MIG-1g.5gb"},
+            "a worker can use one MIG instance: CUDA shows a process a single one",
+        ),
+        (
+            "nvidia.com/gpu.shared",
+            2,
+            2,
+            {},
+            "a worker can use one share of a GPU: a second may be a turn on the same GPU",
+        ),
+    ],
+)
+def test_of_parts_of_a_gpu_a_worker_uses_one(
+    resource: str, number: int, slots: int, labels: dict[str, str], message: str | None
+) -> None:
+    none: dict[str, int | None] = {"nvidia.com/gpu": None}
+    container = {"name": "worker", "resources": {"limits": none | {resource: number}, "requests": none}}
+    spec = {"nodeSelector": labels, "containers": [container]}
+    command = [*HOROVODRUN, "--slots-per-host", str(slots), "python", "train.py"]
+    launcher = {"spec": {"containers": [{"name": "launcher", "command": command, "args": None}]}}
+    replicas = {"Launcher": {"template": launcher}, "Worker": {"template": {"spec": spec}}}
+    documents = changed(ManifestPart.JOB, {"spec": {"mpiReplicaSpecs": replicas}})
+    assert [found.message for found in findings("HE158", documents)] == ([message] if message else [])
 
 
 def worker_of(documents: list[lint.Document]) -> dict[str, Any]:
