@@ -163,6 +163,27 @@ def test_a_queues_scheduler_stays() -> None:
     assert "is that of the job's queue" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "label", "what"),
+    [
+        (2, "A100-SXM4-40GB-MIG-1g.5gb", "is a MIG instance, of which a worker can use one"),
+        (2, "Tesla-T4-SHARED", "is a share of a GPU, of which a worker can use one"),
+        (1, "A100-SXM4-40GB-MIG-1g.5gb", ""),
+        (2, "A100-SXM4-40GB", ""),
+    ],
+)
+def test_of_parts_of_a_gpu_a_worker_has_one_whoever_chose_its_nodes(gpus: int, label: str, what: str) -> None:
+    pod = {"spec": {"nodeSelector": {"nvidia.com/gpu.product": label, "rack": "7"}}}
+    spec = job(workers__gpus=gpus, workers__pod=pod)
+    if not what:
+        assert render(spec)
+        return
+    with pytest.raises(InvalidInputError) as caught:
+        render(spec)
+    assert what in str(caught.value)
+    assert "workers.pod.spec.nodeSelector" in str(caught.value)
+
+
 TTL = [{"op": "replace", "path": "/spec/runPolicy/ttlSecondsAfterFinished", "value": 60}]
 POLICY = {"metadata": {"annotations": {"team": "vision"}}, "spec": {"egress": None}}
 
