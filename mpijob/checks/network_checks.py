@@ -10,9 +10,8 @@ from hvd_elastic.priorityclasses.problem import Problem
 
 _TOKEN_SERVICES: Final = {Cloud.EKS: "AWS's STS", Cloud.AKS: "login.microsoftonline.com"}
 """Who takes the account's token, a file, and returns credentials. On GKE the metadata server asks for them."""
-
-
 _TAKEN: Final = range(NODE_PORTS.stop, 61_000)
+"""Ports of a node that Services and the node's own connections may have (NODE_PORTS says why)."""
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
@@ -41,7 +40,7 @@ def _host_ports(spec: JobSpec) -> Iterator[Problem]:
                 way_out = "leave it out, or set workers.pod: {spec: {hostNetwork: true}}"
                 yield Problem(path=f"network.{key}", value=value, what=what, way_out=way_out)
         return
-    ports = range(spec.worker_ports.ssh, spec.worker_ports.ssh + port_count(spec.workers.slots))
+    ports = spec.worker_ports.of_node(spec.workers.slots)
     if ports.stop > 65536 or (ports.start < _TAKEN.stop and ports.stop > _TAKEN.start):
         what = f"gives workers the node's ports {ports.start} to {ports.stop - 1}: those from {_TAKEN.start} to "
         what += f"{_TAKEN.stop - 1} are taken by Services and by connections that the node makes"
@@ -56,9 +55,9 @@ def _host_ports(spec: JobSpec) -> Iterator[Problem]:
 def notes(spec: JobSpec) -> Iterator[str]:
     """What holds of the job's network that nobody asked for, in sentences."""
     if spec.workers.on_host_network:
-        first, count = spec.worker_ports.ssh, port_count(spec.workers.slots)
+        ports = spec.worker_ports.of_node(spec.workers.slots)
         yield (
-            f"hostNetwork: each worker takes ports {first} to {first + count - 1} of its node, so a node "
+            f"hostNetwork: each worker takes ports {ports.start} to {ports.stop - 1} of its node, so a node "
             "has one worker of this job at most, and the namespace must admit `privileged` (Pod Security)"
         )
         yield (

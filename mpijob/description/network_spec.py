@@ -95,6 +95,10 @@ class WorkerPorts:
     metrics: int = contract.WORKER_METRICS_PORT
     """Of local rank 0. Those of the other ranks follow."""
 
+    def of_node(self, slots: int) -> range:
+        """All that a worker with so many slots takes of its node."""
+        return range(self.ssh, self.ssh + port_count(slots))
+
 
 def node_ports(network: NetworkSpec, *, job: str, slots: int) -> WorkerPorts:
     """The ports that workers with so many slots take of their nodes.

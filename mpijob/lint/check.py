@@ -1,6 +1,5 @@
 """Runs the rules over every job of a stream, and separates the findings that the job silences."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -23,10 +22,6 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
 GENERATED: Final = f"the job was generated from a job description, which chose it (annotation {ANNOTATION_SPEC})"
-_KEEPS_FROM_STARTING: Final = re.compile(
-    r"HE(?:14\d|9\d\d|10[5789]|117|15[1269]|20[89]|210|309|314|402|444|508|643|804)"
-)
-"""Rules whose errors leave a job without pods, or its launcher without workers, or end it at once."""
 _NOT_ELASTIC: Final = "not-elastic"
 
 
@@ -44,7 +39,7 @@ class LintReport:
     def errors(self) -> tuple[Finding, ...]:
         """The findings that are errors, those first that keep the job from starting."""
         found = [finding for finding in self.findings if finding.rule.severity is Severity.ERROR]
-        return tuple(sorted(found, key=lambda finding: not _KEEPS_FROM_STARTING.match(finding.rule.id)))
+        return tuple(sorted(found, key=lambda finding: not finding.rule.keeps_from_starting))
 
     def count(self, severity: Severity) -> int:
         """Number of findings of that severity."""

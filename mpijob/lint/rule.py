@@ -76,6 +76,8 @@ class Rule:
     group: str
     """Name of the rule's module, without `_rules`."""
     page: RulePage
+    keeps_from_starting: bool
+    """Whether an error leaves the job without pods, or its launcher without workers, or ends it at once."""
     check: Callable[[LintedJob], Iterable[Violation]]
 
 
@@ -95,14 +97,28 @@ class Finding:
         return self.violation.document or self.job.document
 
 
+_KEEP_FROM_STARTING: Final = ("schema", "pod", "start")
+"""Groups of rules whose errors all keep a job from starting."""
 _RULES: Final[dict[str, Rule]] = {}
 _ID: Final = re.compile(r"HE[1-9]\d\d")
 
 
 def rule(
-    identity: str, name: str, severity: Severity, *, why: str, fix: str, part: ManifestPart, bad: str, good: str
+    identity: str,
+    name: str,
+    severity: Severity,
+    *,
+    keeps_from_starting: bool = False,
+    why: str,
+    fix: str,
+    part: ManifestPart,
+    bad: str,
+    good: str,
 ) -> Callable[[Callable[[LintedJob], Iterator[Violation]]], Callable[[LintedJob], Iterator[Violation]]]:
-    """Registers the decorated function as a rule. Its docstring is the rule's summary, its module the rule's group."""
+    """Registers the decorated function as a rule. Its docstring is the rule's summary, its module the rule's group.
+
+    `keeps_from_starting` need not be said in the groups whose errors all do.
+    """
     assert _ID.fullmatch(identity), identity
     assert identity not in _RULES, identity
 
@@ -110,7 +126,15 @@ def rule(
         what = " ".join((check.__doc__ or "").split())
         page = RulePage(what=what, why=why, fix=fix, part=part, bad=bad.strip("\n"), good=good.strip("\n"))
         group = check.__module__.rpartition(".")[2].removesuffix("_rules")
-        _RULES[identity] = Rule(id=identity, name=name, severity=severity, group=group, page=page, check=check)
+        _RULES[identity] = Rule(
+            id=identity,
+            name=name,
+            severity=severity,
+            group=group,
+            page=page,
+            keeps_from_starting=keeps_from_starting or group in _KEEP_FROM_STARTING,
+            check=check,
+        )
         return check
 
     return register

@@ -104,6 +104,7 @@ def _texts(view: ManifestView) -> set[str]:
     "HE402",
     "missing-rights",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="If its requests are denied, discovery has no list that it can trust, and a failure of the first discovery "
     "ends the job.",
     fix="Bind the account to a Role with pods: list, watch.",

@@ -228,6 +228,7 @@ def _is_ipv6(text: str) -> bool:
     "HE208",
     "discovery-not-executable",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="Files of a ConfigMap have mode 0644 by default. The first run of the script fails, and a failure of the "
     "first run ends the job.",
     fix="Set `defaultMode: 0555` on the volume, or name an interpreter: `sh /scripts/hosts.sh`.",
@@ -260,6 +261,7 @@ def discovery_not_executable(job: LintedJob) -> Iterator[Violation]:
     "HE209",
     "no-discovery-sidecar",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="`hvd-elastic discovery-sidecar` writes /run/hvd-elastic/discover-hosts. Without it the first run of the "
     "script fails, and a failure of the first run ends the job.",
     fix="Add the sidecar to the launcher's init containers, with `restartPolicy: Always`; `hvd-elastic generate` does "
@@ -289,6 +291,7 @@ def no_discovery_sidecar(job: LintedJob) -> Iterator[Violation]:
     "HE210",
     "sidecar-blocks-launcher",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="A plain init container must end before the launcher starts, and the sidecar never ends: the launcher pod "
     "stays in Init permanently.",
     fix="Set `restartPolicy: Always` on the container (a native sidecar, Kubernetes 1.29 and later).",

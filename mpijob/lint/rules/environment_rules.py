@@ -115,6 +115,7 @@ def efa_unused(job: LintedJob) -> Iterator[Violation]:
     "HE804",
     "too-many-efa",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="A p4d.24xlarge has 4 EFA adapters, a p5.48xlarge 32, a p5en.48xlarge 16, a p6-b200.48xlarge 8. A pod that "
     "requests more stays Pending indefinitely, and no autoscaler adds a node for it.",
     fix="Request at most as many adapters as the instance type has.",

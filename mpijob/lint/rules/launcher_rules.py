@@ -168,6 +168,7 @@ def permanent_blacklist(job: LintedJob) -> Iterator[Violation]:
     "HE105",
     "bad-blacklist-range",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="Horovod raises ValueError for a bound below 1 s or above 3600 s, as soon as it sees the first host. If the "
     "bounds are swapped, every delay is the lower one.",
     fix="Write the lower bound first, both between 1 and 3600.",
@@ -233,6 +234,7 @@ def short_blacklist_cooldown(job: LintedJob) -> Iterator[Violation]:
     "HE107",
     "unknown-flag",
     Severity.ERROR,
+    keeps_from_starting=True,
     # Open MPI 4.1, `opal_cmd_line_parse`: an unrecognized option is always an error.
     why="The launcher ends at once with a usage message. After its restarts the job is marked Failed. `mpirun` has no "
     "elastic options.",
@@ -274,6 +276,7 @@ def _horovodruns_own(job: LintedJob) -> Iterator[Violation]:
     "HE108",
     "bad-flag-value",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="argparse ends the launcher at once. After its restarts the job is marked Failed.",
     fix="Write a whole number. `$(VAR)` is expanded only if `env` of the same container defines the variable.",
     part=ManifestPart.LAUNCHER,
@@ -304,6 +307,7 @@ def _is_integer(text: str) -> bool:
     "HE109",
     "conflicting-hosts",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="argparse accepts only one of `-H`, `--hostfile` and `--host-discovery-script`, and ends the launcher "
     "otherwise. The operator's hostfile lists all workers from the start, whether they run or not.",
     fix="Keep the discovery script.",
@@ -503,6 +507,7 @@ def reset_limit_zero(job: LintedJob) -> Iterator[Violation]:
     "HE117",
     "no-training-command",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="horovodrun starts an empty command on every worker. Each ends at once with exit code 0, and the job counts "
     "as a success.",
     fix="Put the training command after the options.",

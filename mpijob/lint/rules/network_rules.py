@@ -147,6 +147,7 @@ def unpickling_launcher(job: LintedJob) -> Iterator[Violation]:
     "HE444",
     "mesh-sidecar",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="A mesh puts its proxy into every pod of such a namespace. The launcher's pod then never completes, ssh and "
     "the connections of Gloo and NCCL go through the proxy, which knows none of their protocols, and an init container "
     "has no network before the proxy runs (mpi-operator issues 407 and 480).",

@@ -129,6 +129,7 @@ def launcher_may_land_on_spot(job: LintedJob) -> Iterator[Violation]:
     "HE643",
     "untolerated-spot",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="AKS taints spot nodes `kubernetes.azure.com/scalesetpriority=spot:NoSchedule`: without a toleration the "
     "workers stay Pending indefinitely.",
     fix="Add a toleration for that taint to the workers.",

@@ -211,6 +211,7 @@ def gang_not_minimum(job: LintedJob) -> Iterator[Violation]:
     "HE508",
     "gang-waits-for-launcher",
     Severity.ERROR,
+    keeps_from_starting=True,
     # mpi-operator 0.8.2, pkg/controller/podgroup.go, calculateMinAvailable; issue 608.
     why="A gang scheduler places no pod until as many as `minAvailable` exist, which is workers + 1 if it is not set. "
     "With WaitForWorkersReady the launcher is only created once the workers are Ready: each waits for the other "

@@ -33,6 +33,7 @@ def _capacity_words(job: LintedJob) -> str:
     "HE151",
     "process-bounds",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="With any other order the job waits for processes that it will not start, or ends at the first resize.",
     fix="Set `--min-np` to the smallest size that training can continue with, `-np` to the size that the first step "
     "waits for, and `--max-np` to the largest size it may use.",
@@ -57,6 +58,7 @@ def process_bounds(job: LintedJob) -> Iterator[Violation]:
     "HE152",
     "never-starts",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="The launcher waits for `-np` processes until `--elastic-timeout` (600 s) and then fails. Until then it holds "
     "its workers.",
     fix="Raise the worker replicas or the slots, or lower `-np` and `--min-np`. For an elastic job, set the replicas "
@@ -134,6 +136,7 @@ def no_max_np(job: LintedJob) -> Iterator[Violation]:
     "HE156",
     "no-np",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="argparse requires `-np`, elastic or not, and ends the launcher at once without it.",
     fix="Set `-np` to the number of processes that the first step waits for.",
     part=ManifestPart.LAUNCHER,
@@ -196,6 +199,7 @@ def slots_not_gpus(job: LintedJob) -> Iterator[Violation]:
     "HE159",
     "no-slots",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="If neither the script nor `--slots-per-host` gives the slots, a host becomes `{host: None}` and the driver "
     "ends with a TypeError (observed). The operator's discover_hosts.sh of v2beta1 prints no slots.",
     fix="Set `--slots-per-host` to `slotsPerWorker`.",

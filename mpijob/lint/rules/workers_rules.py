@@ -222,6 +222,7 @@ def launcher_as_worker(job: LintedJob) -> Iterator[Violation]:
     "HE309",
     "waits-for-all-workers",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="With WaitForWorkersReady, the launcher is created only when all replicas are Ready at once. An elastic job "
     "requests its maximum, which may never be available: it waits indefinitely with the workers it has.",
     fix="Use AtStartup.",
@@ -328,6 +329,7 @@ def node_identity(job: LintedJob) -> Iterator[Violation]:
     "HE314",
     "unreadable-ssh-key",
     Severity.ERROR,
+    keeps_from_starting=True,
     why="`sshAuthMountPath` is /root/.ssh by default, with files of mode 0600 that belong to root. Another user "
     "cannot read them, and every ssh connection fails.",
     fix="Set `sshAuthMountPath` to the user's own folder, /home/mpiuser/.ssh in the operator's base image.",

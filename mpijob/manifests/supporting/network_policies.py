@@ -121,9 +121,8 @@ def _nodes(spec: JobSpec) -> list[Manifest]:
     """
     if not spec.workers.on_host_network:
         return []
-    return [
-        _block(one) for one in spec.network.nodes or (_PRIVATE_BLOCKS_IPV6 if spec.network.ipv6 else _PRIVATE_BLOCKS)
-    ]
+    private = _PRIVATE_BLOCKS_IPV6 if spec.network.ipv6 else _PRIVATE_BLOCKS
+    return [_block(one) for one in spec.network.nodes or private]
 
 
 def _dns(spec: JobSpec) -> list[Manifest]:
