@@ -5,7 +5,6 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests import mpijob_v1, mpijob_v2beta1, pytorchjob
 from hvd_elastic.mpijob.manifests.customization.customized import Customized, customized
-from hvd_elastic.mpijob.manifests.customization.patches import PatchEffect
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
 from hvd_elastic.mpijob.manifests.supporting import (
     disruption_budget,
@@ -26,15 +25,11 @@ def render(spec: JobSpec, target: Target = Target.MPIJOB) -> list[Manifest]:
     Raises InvalidInputError with every reason why the job cannot be written as `target`: no image, a key that this kind
     of job cannot express, or a change of its pods that would break it.
     """
-    return _customized(spec, target).manifests
+    return render_customized(spec, target).manifests
 
 
-def patch_effects(spec: JobSpec, target: Target = Target.MPIJOB) -> list[PatchEffect]:
-    """Which of the job's objects each of its `patches` changes. Raises as `render` does."""
-    return _customized(spec, target).effects
-
-
-def _customized(spec: JobSpec, target: Target) -> Customized:
+def render_customized(spec: JobSpec, target: Target = Target.MPIJOB) -> Customized:
+    """The same manifests, with what each of the job's `patches` changes in them. Raises as `render` does."""
     if problems := checks.target_problems(spec, target):
         raise InvalidInputError(problems)
     supporting = [

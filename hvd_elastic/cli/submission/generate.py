@@ -9,7 +9,7 @@ from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
 from hvd_elastic.cli.output import Format, of_manifests, output_option, say, show
 from hvd_elastic.mpijob.checks import job_notes
 from hvd_elastic.mpijob.description.target import Target
-from hvd_elastic.mpijob.manifests.render import patch_effects, render
+from hvd_elastic.mpijob.manifests.render import render_customized
 from hvd_elastic.mpijob.manifests.writers import kustomize
 
 
@@ -56,13 +56,13 @@ def command(
     hvd-elastic generate job.yaml | kubectl apply --server-side -f -
     """
     job = job_from(file, flags)
-    manifests = render(job, Target(target))
-    for effect in patch_effects(job, Target(target)):
+    made = render_customized(job, Target(target))
+    for effect in made.effects:
         say(str(effect))
     for note in job_notes(job):
         say(note)
     if output_dir is None:
-        show(of_manifests(manifests), output)
+        show(of_manifests(made.manifests), output)
         return
-    for path in kustomize.write(kustomize.base_files(manifests), output_dir):
+    for path in kustomize.write(kustomize.base_files(made.manifests), output_dir):
         say(str(path))

@@ -16,7 +16,7 @@ from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.customization.patches import object_name
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
-from hvd_elastic.mpijob.manifests.render import patch_effects, render
+from hvd_elastic.mpijob.manifests.render import render, render_customized
 from hvd_elastic.mpijob.problems import InvalidInputError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _wanted(
     also = only_in(in_namespace)
     if overlay is None:
         spec = job_from(file, flags, defaults={"namespace": default} if default else None, also=also)
-        for effect in patch_effects(spec):
+        for effect in render_customized(spec).effects:
             say(str(effect))
         _say_notes(spec)
         return spec, ()

@@ -157,7 +157,7 @@ def _base(job: Manifest, source: str) -> JobSpec:
 
 def _image(base: JobSpec, job: Manifest) -> str | None:
     """The image that the overlay gives to all of the job's own containers (`images` of kustomize); else the base's."""
-    before = {place: image for one in render(base) for place, image in _images(one) if one["kind"] == "MPIJob"}
+    before = {place: image for one in render(base) if one["kind"] == "MPIJob" for place, image in _images(one)}
     after = dict(_images(job))
     now = {after.get(place) for place, image in before.items() if image == base.image}
     return now.pop() or base.image if len(now) == 1 else base.image

@@ -10,7 +10,7 @@ from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.customization.patches import merge_difference, merge_patch
 from hvd_elastic.mpijob.manifests.customization.pod_merge import merged_template
-from hvd_elastic.mpijob.manifests.render import patch_effects, render
+from hvd_elastic.mpijob.manifests.render import render, render_customized
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.jobs import job, one, pods
 
@@ -281,7 +281,7 @@ def test_what_each_patch_changes_is_told() -> None:
         patch({"metadata": {"labels": {"team": "vision"}}}, "NetworkPolicy"),
         patch(TTL),
     ]
-    effects = patch_effects(job(patches=changes))
+    effects = render_customized(job(patches=changes)).effects
     assert [(one.path, one.changed, one.unchanged) for one in effects] == [
         ("patches[0]", ("MPIJob/fashion",), ()),
         ("patches[1]", both[:1], ()),
@@ -292,7 +292,7 @@ def test_what_each_patch_changes_is_told() -> None:
         f"patches[2] changes {both[1]}, and nothing in {both[0]}, as the patch would have it already",
         "patches[3] changes nothing in MPIJob/fashion, as the patch would have it already",
     ]
-    assert patch_effects(job()) == []
+    assert render_customized(job()).effects == []
 
 
 def test_a_patch_finds_an_object_by_what_it_was() -> None:
