@@ -74,7 +74,8 @@ def sshd(tmp_path: Path) -> Iterator[Daemon]:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
+            # Its banner comes from the connection's own process, which is therefore there to be waited for.
+            if probe.connect_ex(("127.0.0.1", port)) == 0 and probe.recv(4):
                 break
         if process.poll() is not None:
             pytest.skip(f"sshd does not run here: {(folder / 'log').read_text()}")
