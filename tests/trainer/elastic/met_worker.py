@@ -2,7 +2,10 @@
 
 import json
 import os
+import socket
+import struct
 import sys
+from collections.abc import Sequence
 
 import horovod.torch as hvd
 import torch
@@ -18,8 +21,12 @@ def main(case: str) -> None:
     member.enter(hvd.init)
     if hvd.size() > 1:
         ends = [0, hvd.size() - 1] if hvd.size() > 2 else [1]
-        said: dict[str, object] = {"connections": len(member._sockets.descriptors())}
-        said |= found(list(range(1, hvd.size())) if case == "all-but-0" else ends)
+        connections = member._sockets.descriptors()
+        said: dict[str, object] = {"connections": len(connections)}
+        if case == "sums":
+            said = summed(connections)
+        else:
+            said |= found(list(range(1, hvd.size())) if case == "all-but-0" else ends)
         print(json.dumps(said), flush=True)
     hvd.shutdown()
     if case == "leave":
@@ -40,6 +47,26 @@ def found(members: list[int]) -> dict[str, object]:
     }
     hvd.remove_process_set(some)
     return said
+
+
+def summed(descriptors: Sequence[int]) -> dict[str, object]:
+    """Sums of few values and of many, and how many peers have sent something for the few."""
+    mine = torch.arange(3) + hvd.rank()
+    for _ in range(5):  # until all processes have it in their cache
+        small = hvd.allreduce(mine, op=hvd.Sum, name="small")
+    before = [_bytes_received(each) for each in descriptors]
+    for _ in range(20):
+        hvd.allreduce(mine, op=hvd.Sum, name="small")
+    peers = sum(_bytes_received(each) > earlier for each, earlier in zip(descriptors, before, strict=True))
+    large = hvd.allreduce(torch.full((200_000,), hvd.rank()), op=hvd.Sum, name="large")
+    most = hvd.allreduce(mine, op=hvd.Max, name="most")
+    return {"peers": peers, "small": small.tolist(), "large": large.unique().tolist(), "most": most.tolist()}
+
+
+def _bytes_received(descriptor: int) -> int:
+    """`tcpi_bytes_received` of Linux's `struct tcp_info`."""
+    with socket.socket(fileno=os.dup(descriptor)) as connection:
+        return int(struct.unpack_from("=Q", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136), 128)[0])
 
 
 if __name__ == "__main__":

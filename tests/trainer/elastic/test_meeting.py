@@ -80,6 +80,24 @@ def test_a_world_of_old_and_new_builds_finds_itself_in_the_store() -> None:
     assert "PUT meet" not in world.asked
 
 
+@pytest.mark.needs_patch("small-allreduce")
+@pytest.mark.parametrize("hosts", [[2, 2, 1], [3, 3], [7], [8]])
+def test_small_sums_go_over_a_tree(hosts: list[int]) -> None:
+    """Each process hears of its parent and its children there, and in a ring of one neighbour."""
+    size = sum(hosts)
+    with met_world("sums", hosts) as world:
+        found = said(world)
+    total = sum(range(size))
+    sums = {"small": [total, total + size, total + 2 * size], "large": [total], "most": [size - 1, size, size + 1]}
+    assert found == [{"peers": tree_peers(rank, size), **sums} for rank in range(size)]
+
+
+def tree_peers(rank: int, size: int) -> int:
+    """Of a binomial tree: the children are at the bits below the lowest one of the rank, the parent at that one."""
+    lowest = rank & -rank or size
+    return sum(bit < lowest and rank + bit < size for bit in (1, 2, 4)) + (rank > 0)
+
+
 @pytest.mark.needs_patch("process-set-connections")
 def test_shutdown_closes_all_connections() -> None:
     with met_world("leave", [2, 1]) as world:
