@@ -41,7 +41,6 @@ from hvd_elastic.client.sweep import sweep_control, sweep_submission, sweep_tabl
 from hvd_elastic.client.sweep.grid import points_of
 from hvd_elastic.client.sweep.sweep_plan import JobInput, plan_sweep
 from hvd_elastic.client.sweep.sweep_table import Best, SweepStatus
-from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.job_reader import read_job
 
@@ -186,7 +185,7 @@ class Cluster:
         `job` as in `submit`; its name is the sweep's. Raises InvalidInputError with the problems of all points, and
         what `sweep_submission.submit_sweep` raises.
         """
-        source = as_json(job) if isinstance(job, JobSpec) else job
+        source = job.as_json() if isinstance(job, JobSpec) else job
         given = JobInput(source=source, defaults={"namespace": self.namespace})
         plan = plan_sweep(given, points_of(points), at_once=at_once)
         return sweep_submission.submit_sweep(self._within(plan.base.namespace), plan, dry_run=dry_run)

@@ -4,8 +4,10 @@ The docstring under a field is its documentation in the schema, in `--help` and 
 `command` has a default that suits preemptible training.
 """
 
+import json
+import re
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from annotated_types import Interval
 from pydantic import Field, model_validator
@@ -40,6 +42,9 @@ from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.description.volume_spec import Data, Output
 from hvd_elastic.system import quantity
 from hvd_elastic.system.untrusted_values import decimal_count
+
+_UNSAFE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""Characters that JSON allows unescaped, but that YAML does not allow or folds."""
 
 # Not Field(): with pydantic 2.10 one here and a default_factory in a section exclude each other.
 Count = Annotated[int, Interval(ge=1, le=100_000)]
@@ -462,3 +467,11 @@ class JobSpec(Section):
     def accelerator(self) -> Accelerator:
         """What `workers.gpus` counts."""
         return find_accelerator(self.workers.gpu_resource, self.node_labels)
+
+    def as_json(self) -> str:
+        """The values that differ from their defaults, on one line, as they are stored with the job. `read_job` reads an
+        equal spec from it.
+        """
+        values = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+        return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

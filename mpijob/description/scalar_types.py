@@ -5,16 +5,13 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from hvd_elastic.mpijob.description.object_names import LABEL_KEY, dns_label, label_key, label_value, object_name
 from hvd_elastic.system import quantity
 
 _DURATION: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)?")
 _UNIT_SECONDS: Final = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
-_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _JOB_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
-_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_LABEL_KEY: Final = re.compile(r"([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HUGE_PAGES: Final = re.compile(r"hugepages-[1-9][0-9]{0,9}[KMG]i")
 _IMAGE: Final = re.compile(
@@ -47,36 +44,10 @@ def _job_name(value: str) -> str:
     return value
 
 
-def _dns_label(value: str) -> str:
-    if not _DNS_LABEL.fullmatch(value):
-        raise ValueError("is not a DNS label: lower-case letters, digits and '-', at most 63 characters")
-    return value
-
-
-def _object_name(value: str) -> str:
-    if len(value) > 253 or not _SUBDOMAIN.fullmatch(value):
-        raise ValueError("is not the name of a Kubernetes object: lower-case letters, digits, '-' and '.'")
-    return value
-
-
-def _label_value(value: str) -> str:
-    if not _LABEL_VALUE.fullmatch(value):
-        raise ValueError(
-            "is not a label value: at most 63 letters, digits, '-', '_' and '.', a letter or digit at both ends"
-        )
-    return value
-
-
-def _label_key(value: str) -> str:
-    if not _LABEL_KEY.fullmatch(value):
-        raise ValueError("is not a label key: [DNS name/]NAME of letters, digits, '-', '_' and '.'")
-    return value
-
-
 def _extended_resource(value: str) -> str:
     """By the API server's rule (Kubernetes 1.34, `pkg/apis/core/v1/helper/helpers.go`, `IsExtendedResourceName`)."""
     domain, slash, _ = value.partition("/")
-    if not slash or not _LABEL_KEY.fullmatch(value) or f"{domain}/".endswith("kubernetes.io/"):
+    if not slash or not LABEL_KEY.fullmatch(value) or f"{domain}/".endswith("kubernetes.io/"):
         raise ValueError("is not an extended resource: write DOMAIN/NAME as nodes offer it, such as amd.com/gpu")
     if value.startswith("requests."):
         raise ValueError("is not an extended resource: its name must not begin with 'requests.'")
@@ -174,12 +145,12 @@ Quantity = Annotated[str, BeforeValidator(quantity.positive), WithJsonSchema(_NU
 JobName = Annotated[
     str, AfterValidator(_job_name), WithJsonSchema({"type": "string", "pattern": f"^{_JOB_NAME.pattern}$"})
 ]
-DnsLabel = Annotated[str, AfterValidator(_dns_label)]
-ObjectName = Annotated[str, AfterValidator(_object_name)]
+DnsLabel = Annotated[str, AfterValidator(dns_label)]
+ObjectName = Annotated[str, AfterValidator(object_name)]
 ExtendedResource = Annotated[str, AfterValidator(_extended_resource)]
 ResourceName = Annotated[str, AfterValidator(_resource_name)]
-LabelKey = Annotated[str, AfterValidator(_label_key)]
-LabelValue = Annotated[str, AfterValidator(_label_value)]
+LabelKey = Annotated[str, AfterValidator(label_key)]
+LabelValue = Annotated[str, AfterValidator(label_value)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
 Image = Annotated[str, AfterValidator(_image)]
 Text = Annotated[str, AfterValidator(_passable)]

@@ -14,13 +14,15 @@ How to add a rule:
 3. Pass edits to the violation only if they cannot make the job worse; `--fix` applies them without asking.
 4. Run `pytest tests/mpijob/lint`. `test_rules.py` lays both examples over `manifests/clean.yaml`: the bad one must
    trigger the rule and the good one must not. Every other file in `manifests/` lists in its first line the ids that the
-   linter must find there; add yours where it applies, or add a manifest.
+   linter must find there; add yours where it applies, or add a manifest. What stopped somebody is a manifest in
+   `manifests/reported/`: its first line names first what keeps the job from starting.
 
 Where to change what:
 
 - what the linter takes besides manifests: `lint_input.py`; what it names and leaves alone: `foreign_input.py`; its
   settings: `lint_settings.py`; known findings: `baseline.py`; since when Horovod has an option, and which of its
-  builds run what they are sent: `job/horovod_version.py`.
+  builds run what they are sent: `job/horovod_version.py`; values that the API server refuses of pods:
+  `job/pod_values.py`; which errors are told first: `check.py`.
 """
 
 from hvd_elastic.mpijob.lint import rules as _rules  # importing the modules registers their rules

@@ -3,7 +3,6 @@
 from typing import Any
 
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
-from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import queues
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, without_empty
@@ -11,7 +10,7 @@ from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, with
 
 def job_metadata(spec: JobSpec) -> Manifest:
     """Metadata of the job, with the queue's labels and an annotation that holds the whole job description."""
-    meta = metadata(spec, spec.name, annotations={**spec.annotations, ANNOTATION_SPEC: as_json(spec)})
+    meta = metadata(spec, spec.name, annotations={**spec.annotations, ANNOTATION_SPEC: spec.as_json()})
     return {**meta, "labels": {**meta["labels"], **queues.job_labels(spec)}}
 
 

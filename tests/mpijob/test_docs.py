@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pydantic_core import PydanticUndefined
 
-from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.keys import KEYS, Key
 from hvd_elastic.mpijob.job_reader import read_job
 from tests.mpijob.examples import EXAMPLES
@@ -87,7 +86,7 @@ def test_the_first_example_is_that_of_the_repository() -> None:
     block = re.search(r"```yaml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
     example = next(example for example in EXAMPLES if example.name == "eks-spot")
-    assert as_json(read_job(block[1])) == as_json(example.spec())
+    assert read_job(block[1]).as_json() == example.spec().as_json()
 
 
 def test_the_python_example_runs(capsys: object) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hvd_elastic.mpijob.checks.target_checks import _DROPPED_BY_TORCHRUN
 from hvd_elastic.mpijob.contract import ENV_INCARNATION
 from hvd_elastic.mpijob.description import yaml_document
-from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.job_reader import read_job
@@ -81,7 +80,7 @@ def test_the_command_reaches_the_process_word_for_word(job: dict[str, Any]) -> N
 @few
 def test_a_job_carries_its_own_description(job: dict[str, Any]) -> None:
     spec = read(job)
-    assert read_job(as_json(spec)) == spec
+    assert read_job(spec.as_json()) == spec
 
 
 @given(

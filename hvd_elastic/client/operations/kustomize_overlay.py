@@ -16,7 +16,6 @@ from typing import Final, TypeAlias
 
 from hvd_elastic.client.operations.resource_paths import CLUSTER_WIDE, PLURALS
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, Exit, HvdElasticError
-from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.patch_spec import PatchSpec, PatchTarget
 from hvd_elastic.mpijob.job_reader import read_job
@@ -85,12 +84,12 @@ def read_overlay(text: str, *, source: str) -> Overlay:
     objects = {_identity(one): one for one in _objects(text, source)}
     job = _job(list(objects.values()), source)
     base = _base(job, source)
-    spec = read_job(as_json(base), {"image": _image(base, job)})
+    spec = read_job(base.as_json(), {"image": _image(base, job)})
     rendered = {_identity(one): one for one in render(spec)}
     added = [one for identity, one in objects.items() if identity not in rendered]
     if problems := [*_missing(rendered, objects, source), *_unknown(added, source)]:
         raise InvalidInputError(problems)
-    job["metadata"]["annotations"][ANNOTATION_SPEC] = as_json(spec)  # it is written anew, and is no change
+    job["metadata"]["annotations"][ANNOTATION_SPEC] = spec.as_json()  # it is written anew, and is no change
     differences = {identity: merge_difference(one, objects[identity]) for identity, one in rendered.items()}
     changed = [identity for identity, difference in differences.items() if difference]
     patches = [PatchSpec(target=PatchTarget(kind=one[1], name=one[3]), patch=differences[one]) for one in changed]

@@ -11,7 +11,6 @@ from typing import Final
 from hvd_elastic.client.sweep.grid import Point, arguments, describe, job_keys
 from hvd_elastic.mpijob import checks
 from hvd_elastic.mpijob.contract import LABEL_SWEEP
-from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSystem
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.job_reader import read_job
@@ -150,5 +149,5 @@ def _told_once(found: Sequence[tuple[Point, Problem]]) -> Problem:
 
 def description_of(base: JobSpec) -> Mapping[str, object]:
     """The description as plain data, for a comparison."""
-    values: Mapping[str, object] = json.loads(as_json(base))
+    values: Mapping[str, object] = json.loads(base.as_json())
     return values

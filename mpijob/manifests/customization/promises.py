@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hvd_elastic.mpijob.checks.pod_checks import form_problems
+from hvd_elastic.mpijob.clouds.accelerators import ONE_ONLY, find_accelerator
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system import quantity
 
 _POD_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "activeDeadlineSeconds": ("would end pods one by one", "set deadline"),
@@ -108,6 +110,7 @@ def broken_promises(before: Mapping[str, Any], after: Any, path: str) -> Iterato
     if _mapping(pod.after["spec"].get("securityContext")).get("runAsGroup") is None:
         what, way_out = "is left to the cluster, which may take group 0", "leave it out, or choose one from 500 on"
         yield Problem(path=f"{path}.spec.securityContext.runAsGroup", value=None, what=what, way_out=way_out)
+    yield from _accelerators(pod)
     yield from _containers(pod)
     yield from _volumes(pod)
 
@@ -134,6 +137,20 @@ def _user(holder: Mapping[str, Any], path: str) -> Iterator[Problem]:
             what = "is one of the system's own, which the image enters for nobody, so ssh refuses it"
             way_out = f"leave it out, or choose one from {_LOWEST_ID} on"
             yield Problem(path=f"{path}.securityContext.{field}", value=number, what=what, way_out=way_out)
+
+
+def _accelerators(pod: _Pod) -> Iterator[Problem]:
+    """Nodes on which the workers' resource is a part of a GPU, of which a pod can use one only."""
+    nodes = {
+        key: value for key, value in _mapping(pod.after["spec"].get("nodeSelector")).items() if str(value) == value
+    }
+    for container in pod.before["spec"]["containers"]:
+        for resource, amount in container["resources"]["limits"].items():
+            portion = find_accelerator(resource, nodes).portion
+            if (why := ONE_ONLY.get(portion)) and quantity.parse(amount) > 1:
+                what = f"selects nodes on which {resource} is a {portion}, of which a worker can use one ({why})"
+                way_out = "set workers.gpus: 1, and raise workers.max instead"
+                yield Problem(path=f"{pod.path}.spec.nodeSelector", value=..., what=what, way_out=way_out)
 
 
 def _metadata(pod: _Pod) -> Iterator[Problem]:

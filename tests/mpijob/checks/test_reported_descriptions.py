@@ -132,3 +132,27 @@ def test_the_way_out_for_a_folder_of_the_node_works() -> None:
     _, worker = pods(job(workers__pod={"spec": spec}))
     assert volume in worker["volumes"]
     assert mount in worker["containers"][0]["volumeMounts"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"metadata": {"annotations": {"a": "b"}}},
+        {"spec": {"runtimeClassName": "nvidia"}},
+        {"spec": {"volumes": [{"name": "scratch", "emptyDir": {}}]}},
+        {"spec": {"initContainers": [{"name": "a", "image": "b"}]}},
+        {"spec": {"schedulerName": "mine"}},
+        {"spec": {"securityContext": {"runAsUser": 2000}}},
+        {"spec": {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.1"]}}},
+        {
+            "spec": {
+                "topologySpreadConstraints": [
+                    {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+                ]
+            }
+        },
+    ],
+    ids=str,
+)
+def test_the_other_ways_out_lead_somewhere(part: dict[str, Any]) -> None:
+    assert render(job(workers__pod=part))

@@ -9,12 +9,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from hvd_elastic.mpijob.description.object_names import LABEL_KEY
 from hvd_elastic.mpijob.lint.document.manifest_edit import RemoveValue, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.linted_job import Container, LintedJob, MPIJobVersion
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
 _HUGE_PAGES: Final = "hugepages-"
+_STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _LEAST_MEMORY: Final = 1 << 20
@@ -48,7 +50,12 @@ def bad_resources(job: LintedJob) -> Iterator[Violation]:
         limits, requests = resources.get("limits"), resources.get("requests")
         amounts = [amount for part in (limits, requests) for amount in part.pairs() if amount[1].exists]
         for name in dict.fromkeys(name for name, _ in amounts):
-            yield from _of_resource(name, limits.get(name), requests.get(name))
+            limit, request = limits.get(name), requests.get(name)
+            if _is_resource(name):
+                yield from _of_resource(name, limit, request)
+            else:
+                meant = "; did you mean nvidia.com/gpu?" if name.casefold() in ("gpu", "gpus") else ""
+                yield violation(limit if limit.exists else request, f"{name} is no resource of containers{meant}")
         huge = [amount for name, amount in amounts if name.startswith(_HUGE_PAGES)]
         if huge and not {"cpu", "memory"} & {name for name, _ in amounts}:
             yield violation(huge[0], "huge pages need cpu or memory beside them")
@@ -67,6 +74,11 @@ def _of_resource(name: str, limit: ManifestView, request: ManifestView) -> Itera
         yield violation(request, f"{name} needs a request that is its limit, {limit.value}")
     elif most is not None and least is not None and least > most:
         yield violation(request, f"is above the limit, which is {limit.value}")
+
+
+def _is_resource(name: str) -> bool:
+    """Whether a container may ask for it: validateContainerResourceName."""
+    return name in _STANDARD or name.startswith(_HUGE_PAGES) or ("/" in name and bool(LABEL_KEY.fullmatch(name)))
 
 
 def _is_device(name: str) -> bool:

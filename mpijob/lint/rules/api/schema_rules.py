@@ -15,6 +15,7 @@ from hvd_elastic.mpijob.lint.job.mpijob_fields import (
     field_errors,
     field_table,
 )
+from hvd_elastic.mpijob.lint.job.pod_values import refused_values
 from hvd_elastic.mpijob.lint.rule import (
     SILENCE_ANNOTATION_PREFIX,
     STATIC,
@@ -176,16 +177,18 @@ def _closed_sets(job: LintedJob) -> Iterator[tuple[ManifestView, tuple[str, ...]
     "HE904",
     "bad-value",
     Severity.ERROR,
-    why="The CRD declares fields such as cleanPodPolicy as plain strings, so the API server accepts any value. The "
-    "operator's own validation (`validation.go`) then only records an event and creates no pod. The job stays without "
-    "a status.",
-    fix="Use one of the allowed values.",
+    why="The CRD declares fields such as cleanPodPolicy and dnsPolicy as plain strings, so the API server accepts any "
+    "value. The operator's own validation (`validation.go`), or the API server when the operator creates the pods, "
+    "refuses them, and the operator only records an event: the job stays without pods.",
+    fix="Use one of the allowed values; add what is missing.",
     part=ManifestPart.JOB,
     bad="spec: {runPolicy: {cleanPodPolicy: running}}",
     good="spec: {runPolicy: {cleanPodPolicy: Running}}",
 )
 def bad_value(job: LintedJob) -> Iterator[Violation]:
-    """Finds values that their field does not allow, and negative counts."""
+    """Finds values that their field does not allow, in the MPIJob and in its pods, and fields without which they are
+    refused.
+    """
     for field, allowed in _closed_sets(job):
         if field.text is not None and field.text not in allowed:
             same = [value for value in allowed if value.casefold() == field.text.casefold()]
@@ -196,6 +199,10 @@ def bad_value(job: LintedJob) -> Iterator[Violation]:
     for count in (job.spec.get("slotsPerWorker"), *counts):
         if count.number is not None and count.number < 0:
             yield violation(count, "must not be negative")
+    for replica in (job.launcher, job.worker):
+        for refused in refused_values(replica.pod.template):
+            edits = (SetValue(refused.view.path, refused.meant),) if refused.meant else ()
+            yield violation(refused.view, refused.message, *edits)
 
 
 @rule(

@@ -11,7 +11,6 @@ from hvd_elastic.client.operations.kustomize_overlay import KustomizeError, Over
 from hvd_elastic.client.operations.restart import plan_restart, restart
 from hvd_elastic.client.operations.submission import submit
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
-from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.job_reader import read_job
@@ -84,7 +83,7 @@ def test_what_an_overlay_changes_becomes_patches(tmp_path: Path) -> None:
     for objects in (ours, theirs):
         del objects["MPIJobbert"]["metadata"]["annotations"][ANNOTATION_SPEC]
     assert ours == theirs
-    assert read_job(as_json(found.spec)) == found.spec
+    assert read_job(found.spec.as_json()) == found.spec
 
 
 @pytest.mark.usefixtures("on_path")

@@ -15,7 +15,6 @@ from hvd_elastic.client.report.worker_status import NOT_KNOWN, WorkerPodState, w
 from hvd_elastic.discovery.ledger.entries import Departure, LauncherEnded, RecordLost, WorkerLeaving
 from hvd_elastic.discovery.ledger.live_status import Activity
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
-from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.job_reader import read_job
 from tests.hvd_elastic.client.report.objects import (
     LEDGER,
@@ -344,7 +343,7 @@ def test_the_bounds_are_those_of_the_description(written: str, bounds: tuple[int
     rest = written if written.startswith("workers") else "output: {claim: results}"
     spec = read_job(f"name: train\nimage: a/b:1\ncommand: [python, a.py]\n{rest}\n")
     job = mpijob()
-    job["metadata"]["annotations"][ANNOTATION_SPEC] = as_json(spec)
+    job["metadata"]["annotations"][ANNOTATION_SPEC] = spec.as_json()
     assert worker_bounds(job) == bounds == (spec.workers.min, spec.workers.max)
 
 

@@ -18,7 +18,6 @@ from hvd_elastic.client.report.stage_status import (
 )
 from hvd_elastic.client.report.status_text import status_text
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, ANNOTATION_SPEC
-from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.staging.progress_line import StageProgress, progress_words
 from testbed.kube_api import JOBS, PODS, KubeApi, Request, Status
@@ -65,7 +64,7 @@ def staged_mpijob(*, begun: bool = False, **stage: Any) -> Json:
         None,
         {"name": "train", "image": "i", "command": ["c"], "data": "d", "stage": {"source": SOURCE, **stage}},
     )
-    found["metadata"]["annotations"] = {ANNOTATION_SPEC: as_json(spec)}
+    found["metadata"]["annotations"] = {ANNOTATION_SPEC: spec.as_json()}
     if begun:
         found["metadata"]["annotations"][ANNOTATION_BEGUN] = "true"
     return found

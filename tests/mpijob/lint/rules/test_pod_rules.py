@@ -1,12 +1,25 @@
 """What the API server refuses of pods, and what it takes without effect (Kubernetes 1.34.4, apis/core/validation)."""
 
+from typing import Any
+
 import pytest
 
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.lint.rule import ManifestPart
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from tests.mpijob.lint.overlay import overlaid
-from tests.mpijob.lint.pod_cases import GPU, RESOURCES, TOLERATIONS, VARIABLES, PodCase
+from tests.mpijob.lint.pod_cases import (
+    GPU,
+    LEFT_TO_THE_API_SERVER,
+    REFUSED,
+    REPEATED,
+    RESOURCES,
+    TAKEN,
+    TOLERATIONS,
+    VARIABLES,
+    PodCase,
+    whole,
+)
 from tests.mpijob.lint.rules_on import changed, findings
 
 
@@ -106,3 +119,38 @@ def test_a_quota_wants_amounts(hard: dict[str, int], more: dict[str, object], me
     assert [found.message for found in findings("HE927", documents)] == messages
     limits, _ = lint.read(f"{text}---\n{dump([quota, {'kind': 'LimitRange', 'metadata': {'name': 'team'}}])}")
     assert findings("HE927", limits) == []
+
+
+def said(spec: dict[str, Any]) -> list[str]:
+    """What the linter says of a worker's pod that no API server would take."""
+    launcher = {"containers": [{"name": "main", "image": "example.com/train:1", "command": ["mpirun", "./a"]}]}
+    replicas = {"Launcher": {"template": {"spec": launcher}}, "Worker": {"replicas": 1, "template": {"spec": spec}}}
+    job = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "a"}}
+    documents, _ = lint.read(dump([job | {"spec": {"mpiReplicaSpecs": replicas}}]))
+    return [found.rule.id for found in lint.check(documents).errors if found.rule.group in ("schema", "pod")]
+
+
+@pytest.mark.parametrize("spec", REFUSED)
+def test_a_refused_pod_is_found(spec: dict[str, Any]) -> None:
+    assert len(said(whole(spec))) == 1
+
+
+@pytest.mark.parametrize("spec", TAKEN)
+def test_a_pod_that_is_taken_has_no_error(spec: dict[str, Any]) -> None:
+    assert said(whole(spec)) == []
+
+
+@pytest.mark.parametrize("spec", LEFT_TO_THE_API_SERVER)
+def test_what_is_left_to_the_api_server(spec: dict[str, Any]) -> None:
+    assert said(whole(spec)) == []
+
+
+@pytest.mark.parametrize("spec", REPEATED)
+def test_what_stands_twice_is_found(spec: dict[str, Any]) -> None:
+    assert said(whole(spec)) == ["HE917"]
+
+
+def test_a_value_that_differs_by_its_case_is_mended() -> None:
+    documents = worker(imagePullPolicy="always")
+    after, _ = lint.fix(documents, lint.select_rules(["HE904"]))
+    assert findings("HE904", after) == []

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
-from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.customization.patches import merge_difference, merge_patch
@@ -52,7 +51,7 @@ def test_a_pod_has_what_its_job_says_beside_its_own(target: Target) -> None:
 
 def test_a_description_keeps_its_pods() -> None:
     spec = job(workers__pod=RDMA)
-    assert read_job(as_json(spec)) == spec
+    assert read_job(spec.as_json()) == spec
 
 
 def broken(role: str, pod: dict[str, Any]) -> dict[str, str]:
@@ -179,6 +178,27 @@ def test_a_queues_scheduler_stays() -> None:
     with pytest.raises(InvalidInputError) as caught:
         render(job(queue__system="volcano", queue__name="team", workers__pod={"spec": {"schedulerName": "mine"}}))
     assert "is that of the job's queue" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "label", "what"),
+    [
+        (2, "A100-SXM4-40GB-MIG-1g.5gb", "is a MIG instance, of which a worker can use one"),
+        (2, "Tesla-T4-SHARED", "is a share of a GPU, of which a worker can use one"),
+        (1, "A100-SXM4-40GB-MIG-1g.5gb", ""),
+        (2, "A100-SXM4-40GB", ""),
+    ],
+)
+def test_of_parts_of_a_gpu_a_worker_has_one_whoever_chose_its_nodes(gpus: int, label: str, what: str) -> None:
+    pod = {"spec": {"nodeSelector": {"nvidia.com/gpu.product": label, "rack": "7"}}}
+    spec = job(workers__gpus=gpus, workers__pod=pod)
+    if not what:
+        assert render(spec)
+        return
+    with pytest.raises(InvalidInputError) as caught:
+        render(spec)
+    assert what in str(caught.value)
+    assert "workers.pod.spec.nodeSelector" in str(caught.value)
 
 
 TTL = [{"op": "replace", "path": "/spec/runPolicy/ttlSecondsAfterFinished", "value": 60}]
