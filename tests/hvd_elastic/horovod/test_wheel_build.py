@@ -73,6 +73,7 @@ def test_without_a_patch_those_that_need_it_are_missing_too() -> None:
         "run-function-token",
         "gloo-meeting",
         "process-set-hosts",
+        "small-allreduce",
         "ipv6",
     }
     without = {patch.name for patch in RECIPE.without("worker-addresses").patches}
