@@ -34,11 +34,12 @@ def here(cluster: Site) -> Iterator[Kubectl]:
 
 
 def refused(kubectl: Kubectl, manifest: Mapping[str, Any]) -> bool:
-    """Whether the API server refuses this object as invalid. Nothing is created."""
+    """Whether the API server refuses this object. Nothing is created."""
     try:
         kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
     except ClusterError as error:
-        if "is invalid" not in str(error):
+        # The admission of service accounts comes before the validation.
+        if not any(words in str(error) for words in ("is invalid", "error looking up service account")):
             raise
         return True
     return False
