@@ -32,6 +32,8 @@ _PATHS: Final = {
     "policies": "/apis/networking.k8s.io/v1/networkpolicies",
 }
 _PROGRAMS: Final = {4: "iptables", 6: "ip6tables"}
+_NEIGHBOURS: Final = (135, 136)
+"""Neighbour solicitation and advertisement (RFC 4861), which are to IPv6 what ARP is to IPv4: no policy closes them."""
 _SILENCE_SECONDS: Final = 3600
 """The API server ends a watch of its own accord before that."""
 
@@ -46,6 +48,8 @@ def rules(world: World, node: str, *, version: int = 4) -> str:
     local = sorted((pod for pod in here if _version(pod.address) == version), key=lambda pod: pod.address)
     lines = ["*filter", f":{EGRESS} - [0:0]", f":{INGRESS} - [0:0]"]
     lines.append(f"-A {EGRESS} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
+    if version == 6:
+        lines += [f"-A {EGRESS} -p ipv6-icmp --icmpv6-type {number} -j ACCEPT" for number in _NEIGHBOURS]
     for pod in local:
         lines += _closed(EGRESS, "-s", "-d", pod, world.openings(pod, Direction.EGRESS), passed=f"-g {INGRESS}")
     lines.append(f"-A {EGRESS} -g {INGRESS}")

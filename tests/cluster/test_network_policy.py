@@ -1,5 +1,6 @@
 """The generated NetworkPolicies, enforced on the nodes: strangers reach nothing of a job, and the job lacks nothing."""
 
+import ipaddress
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -134,7 +135,7 @@ def test_workers_in_the_nodes_network_and_their_launcher_reach_each_other(
     namespace("label", "namespace", namespace.namespace, "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
     command = ["sleep", "600"]
     namespace.apply([pods.pod("stranger", image=cluster.image, command=command, selector=SPOT)])
-    nodes = [f"{node.address}/32" for node in cluster.local().nodes.values()]
+    nodes = [str(ipaddress.ip_network(node.address)) for node in cluster.local().nodes.values()]
     workers = jobs.workers((2, 2, 2), pod={"spec": {"hostNetwork": True}})
     job = _start(cluster, namespace, launcher, workers=workers, nodes=nodes)
     job.wait_size(2)

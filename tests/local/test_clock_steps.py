@@ -97,7 +97,7 @@ state = elastic.State(model=model, optimizer=optimizer, step=0)
 
 @elastic.run
 def train(state):
-    while state.step < 100_000:
+    while state.step < 10_000:
         optimizer.zero_grad()
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
@@ -115,7 +115,7 @@ train(state)
 def test_pods_train_resize_and_checkpoint_through_steps_of_the_clock(tmp_path: Path, clock: SteppedClock) -> None:
     """Entry points, standbys, launcher and training processes: an hour on, then two back, then right."""
     (tmp_path / "train.py").write_text(SCRIPT)
-    resized = ["--workers", "1:2:2", "--resize", "8:1,16:2,24:1", "--checkpoint", (tmp_path / "checkpoints").as_uri()]
+    resized = ["--workers", "1:2:2", "--resize", "8:1,16:2,36:1", "--checkpoint", (tmp_path / "checkpoints").as_uri()]
     with subprocess.Popen(
         [sys.executable, "-m", "hvd_elastic.cli", "run", *resized, "--", "python", str(tmp_path / "train.py")],
         stdout=subprocess.PIPE,
