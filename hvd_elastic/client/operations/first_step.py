@@ -23,6 +23,8 @@ _LONGEST: Final = 120
 """Characters of a reason that are shown."""
 _LONGEST_LINE: Final = 400
 """The same of a script's last line."""
+_PULL_FAILURES: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
+"""A pod goes from one to the other and back. Both messages end with the cause, and name a port that changes each time."""
 _ERRORS: Final = range(1, 128)
 """Exit codes that are no signal's."""
 _SHORTAGES: Final = frozenset({Exit.MIN_WORKERS_TIMEOUT, Exit.ALL_WORKERS_LOST, Exit.HOST_CHANGE})
@@ -178,7 +180,11 @@ def _held_up(pod: Json, nodes: Iterable[Json]) -> str:
     ]
     for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = container.get("state", {}).get("waiting") or {}
-        if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
-            said.append(f"{waiting['reason']} {waiting.get('message', '')}".strip())
+        reason, message = waiting.get("reason"), waiting.get("message") or ""
+        if reason in _PULL_FAILURES:
+            _, colon, cause = message.rpartition(": ")
+            said.append(f"cannot pull {container.get('image')}{colon}{cause if colon else ''}")
+        elif reason not in {None, "ContainerCreating", "PodInitializing"}:
+            said.append(f"{reason} {message}".strip())
     words = cut_middle(" ".join(said[0].split()), _LONGEST) if said else ""
     return f"{pod['metadata']['name']}: {with_taints(words, pod, nodes)}" if words else ""

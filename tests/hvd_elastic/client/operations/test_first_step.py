@@ -73,21 +73,32 @@ def test_a_taint_is_named_that_keeps_the_workers_off(cluster: JobsCluster) -> No
     )
 
 
-def test_an_image_that_cannot_be_pulled(cluster: JobsCluster) -> None:
+PULL_ERROR = 'failed to pull and unpack image "r.io/i:1": read udp 10.0.0.2:57419->10.0.0.10:53: i/o timeout'
+
+
+def test_an_image_that_cannot_be_pulled_is_told_once(cluster: JobsCluster) -> None:
     submit(cluster.client(), spec())
     made = pod(0, job="bert", phase="Pending", ready=False, ip="")
-    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
-    made["status"]["containerStatuses"] = [{"state": {"waiting": waiting}}]
-    cluster.put(PODS, made)
     told: list[str] = []
+    failures = iter(
+        (
+            {"reason": "ErrImagePull", "message": PULL_ERROR},
+            {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "r.io/i:1": ErrImagePull: {PULL_ERROR}'},
+            {"reason": "ErrImagePull", "message": PULL_ERROR.replace("57419", "42834")},
+        )
+    )
 
-    def end(_seconds: float) -> None:
-        live = LiveStatus(unix=1.0, activity=Activity.STARTING, since=1.0, has_run=True)
-        cluster.annotate(status=live.to_json())
+    def goes_on(_seconds: float) -> None:
+        if failure := next(failures, None):
+            made["status"]["containerStatuses"] = [{"image": "r.io/i:1", "state": {"waiting": failure}}]
+            cluster.put(PODS, made)
+        else:
+            live = LiveStatus(unix=1.0, activity=Activity.STARTING, since=1.0, has_run=True)
+            cluster.annotate(status=live.to_json())
 
-    wait_for_first_step(cluster.client(), "bert", report=lambda one: told.append(str(one)), sleep=end)
-    assert "bert-worker-0: ImagePullBackOff Back-off pulling image" in told[0]
-    assert told[-1] == "trains"
+    wait_for_first_step(cluster.client(), "bert", report=lambda one: told.append(str(one)), sleep=goes_on)
+    waits = "0 of 1 workers run, launcher to come; bert-worker-0: cannot pull r.io/i:1: i/o timeout"
+    assert told[1:] == [waits, "trains"]
 
 
 LAST_LINE = "python: can't open file 'missing.py'"
