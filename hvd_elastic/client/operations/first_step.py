@@ -24,7 +24,7 @@ _LONGEST: Final = 120
 _LONGEST_LINE: Final = 400
 """The same of a script's last line."""
 _PULL_FAILURES: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
-"""A pod goes from one to the other and back. Both messages end with the cause, and name a port that changes each time."""
+"""A pod goes from one to the other and back. Both messages end with the cause, and name a port that always changes."""
 _ERRORS: Final = range(1, 128)
 """Exit codes that are no signal's."""
 _SHORTAGES: Final = frozenset({Exit.MIN_WORKERS_TIMEOUT, Exit.ALL_WORKERS_LOST, Exit.HOST_CHANGE})
