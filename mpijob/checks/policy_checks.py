@@ -1,11 +1,14 @@
 """What would break the promises of a job: a launcher preempted first, a queue that loses state, a blocked drain."""
 
 from collections.abc import Iterator
+from typing import Final
 from urllib.parse import urlsplit
 
 from hvd_elastic.mpijob.checks import network_checks
 from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSystem
 from hvd_elastic.priorityclasses.problem import Problem
+
+_BUCKETS: Final = ("s3", "gs")
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
@@ -29,26 +32,29 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
         what = "would block every node drain: the job cannot spare a worker"
         yield Problem(path="disruption_budget", value=True, what=what, way_out="set workers.max above workers.min")
     if spec.checkpoint is not None:
-        yield from _stored("checkpoint.url", spec.checkpoint.url, shape="s3://BUCKET/PREFIX or file:///FOLDER")
+        yield from _stored("checkpoint.url", spec.checkpoint.url, wanted="PREFIX")
         if spec.checkpoint.warm_start is not None:
             yield from _warm_start(spec.checkpoint.warm_start.url)
         yield from _endpoint(spec)
 
 
 def _warm_start(url: str) -> Iterator[Problem]:
-    path, shape = "checkpoint.warm_start.url", "s3://BUCKET/FILE or file:///FILE"
-    yield from _stored(path, url, shape=shape)
+    path = "checkpoint.warm_start.url"
+    yield from _stored(path, url, wanted="FILE")
     parts = _split(url)
-    if parts is not None and parts[0] == "s3" and parts[1] and not parts[2].strip("/"):
-        yield Problem(path=path, value=url, what="names no file in the bucket", way_out=f"write {shape}")
+    if parts is not None and parts[0] in _BUCKETS and parts[1] and not parts[2].strip("/"):
+        way_out = f"write {parts[0]}://BUCKET/FILE"
+        yield Problem(path=path, value=url, what="names no file in the bucket", way_out=way_out)
 
 
-def _stored(path: str, url: str, *, shape: str) -> Iterator[Problem]:
+def _stored(path: str, url: str, *, wanted: str) -> Iterator[Problem]:
+    """`wanted`: what is named below a bucket."""
     parts = _split(url)
-    way_out = f"write {shape}"
-    if parts is None or parts[0] not in {"s3", "file"}:
+    buckets = ", ".join(f"{scheme}://BUCKET/{wanted}" for scheme in _BUCKETS)
+    way_out = f"write {buckets} or file:///{'FOLDER' if wanted == 'PREFIX' else wanted}"
+    if parts is None or parts[0] not in {*_BUCKETS, "file"}:
         yield Problem(path=path, value=url, what="is not a URL for checkpoints", way_out=way_out)
-    elif parts[0] == "s3" and not parts[1]:
+    elif parts[0] in _BUCKETS and not parts[1]:
         yield Problem(path=path, value=url, what="names no bucket", way_out=way_out)
     elif parts[0] == "file" and (parts[1] or len(parts[2].strip("/")) == 0):
         yield Problem(path=path, value=url, what="names no path", way_out=way_out)

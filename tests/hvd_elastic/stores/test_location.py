@@ -1,4 +1,5 @@
 import subprocess
+import sys
 
 import pytest
 
@@ -13,6 +14,18 @@ def test_an_object_store() -> None:
     assert (location.region, location.part_mib, location.threads) == ("eu-1", 16, 2)
 
 
+def test_a_bucket_of_google() -> None:
+    location = Location.parse("gs://bucket/team/fashion/?endpoint=https://own.p.googleapis.com&threads=2")
+    assert (location.scheme, location.bucket, location.path) == ("gs", "bucket", "team/fashion")
+    assert location.endpoint == "https://own.p.googleapis.com"
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hvd_elastic.stores.gcs_requests", None)
+    with pytest.raises(CheckpointUrlError, match=r"pip install 'hvd-elastic\[gcs\]'"):
+        Location.parse("gs://bucket/x").open()
+
+
 def test_a_shared_file_system() -> None:
     location = Location.parse("file:///output/my%20job")
     assert (location.scheme, location.path) == ("file", "/output/my job")
@@ -21,7 +34,10 @@ def test_a_shared_file_system() -> None:
 @pytest.mark.parametrize(
     ("url", "way_out"),
     [
-        ("gs://bucket/x", "s3://bucket/prefix or file:///path"),
+        ("ftp://bucket/x", "s3://bucket/prefix, gs://bucket/prefix or file:///path"),
+        ("gs:///prefix", "name a bucket: gs://bucket/prefix"),
+        ("gs://bucket", "a prefix of this job's own: gs://bucket/prefix"),
+        ("gs://bucket/x?region=y", "unknown option 'region'"),
         ("s3:///prefix", "name a bucket"),
         ("s3://bucket", "a prefix of this job's own"),
         ("file://output/x", "three slashes"),
@@ -30,7 +46,7 @@ def test_a_shared_file_system() -> None:
         ("s3://b/p?threads=many", "at least 1"),
         ("s3://b/p?retries=3", "unknown option 'retries'"),
         ("file:///x?endpoint=y", "unknown option 'endpoint'"),
-        ("/path", "s3://bucket/prefix or file:///path"),
+        ("/path", "s3://bucket/prefix, gs://bucket/prefix or file:///path"),
     ],
 )
 def test_the_error_about_a_bad_url_names_the_way_out(url: str, way_out: str) -> None:
@@ -47,9 +63,9 @@ def test_every_problem_is_named_at_once() -> None:
 
 @pytest.mark.core
 @pytest.mark.process
-def test_the_file_store_needs_no_boto3() -> None:
+def test_the_file_store_needs_no_library_of_a_cloud() -> None:
     script = (
         "import sys; from hvd_elastic.stores.location import Location; Location.parse('file:///x').open();"
-        "sys.exit('boto3' in sys.modules)"
+        "sys.exit(bool({'boto3', 'azure.core', 'google.cloud.storage'} & set(sys.modules)))"
     )
     assert subprocess.run([*forkserver.python(), "-c", script], check=False).returncode == 0

@@ -1,9 +1,10 @@
-"""The guarantees of both stores, on a real folder and on moto's S3 server."""
+"""The guarantees of all stores: on a real folder, on moto's S3 server, and on fake-gcs-server."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,13 @@ from hvd_elastic.stores.store import Store
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 
 
-@pytest.fixture
-def store(url: str) -> Store:
-    return Location.parse(url).open()
+@pytest.fixture(params=["file", "s3", "gcs"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    own = f"file://{tmp_path}/checkpoints?part_mib=5&threads=3"
+    url = own if request.param == "file" else request.getfixturevalue(f"{request.param}_url")
+    opened = Location.parse(url).open()
+    yield opened
+    opened.close()
 
 
 def put(store: Store, key: str, data: bytes) -> None:
