@@ -6,7 +6,7 @@ How data flows, for a checkpoint:
                                                    ├── FileStore (file_store.py): a folder
                                                    └── ObjectStore (object_store.py): asks again, knows lost answers
                                                         └── ObjectRequests (object_requests.py), one for each cloud,
-                                                            each method one attempt: s3_requests.py, gcs_requests.py
+                                                            each method one attempt: s3_, gcs_ and azure_requests.py
 
     in    small objects as bytes (claims, manifests), each under the condition which version it replaces;
           large ones as numbered parts with their SHA-256, from several threads (`Upload`)

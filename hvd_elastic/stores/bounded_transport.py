@@ -34,7 +34,7 @@ class BoundedTransport(HTTPAdapter):
 def _arriving(body: HTTPResponse, deadline: float, decode_content: bool | None) -> Iterator[bytes]:
     """What arrives, as it arrives.
 
-    Raises TransientError where it ends too soon: Azure's library reads again what breaks off by any error that it knows.
+    Raises TransientError where it ends too soon: Azure's library asks again after each error that it knows.
     """
     try:
         while piece := body.read1(_PIECE_BYTES, decode_content=decode_content):

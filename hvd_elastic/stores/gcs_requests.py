@@ -9,7 +9,6 @@ seven days ("Soft delete").
 """
 
 import base64
-import os
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ import google.auth
 import google_crc32c
 from google.api_core.exceptions import GoogleAPICallError, NotFound, RequestRangeNotSatisfiable
 from google.auth.credentials import AnonymousCredentials
-from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
+from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud.storage import Client
 from google.cloud.storage.exceptions import DataCorruption
@@ -32,7 +31,7 @@ from urllib3.exceptions import HTTPError
 from hvd_elastic.stores import bounded_transport
 from hvd_elastic.stores.errors import CorruptError, StoreError
 from hvd_elastic.stores.object_requests import ConditionError
-from hvd_elastic.stores.retry import TransientError, no_answer, refusal
+from hvd_elastic.stores.retry import TransientError, no_answer, no_credentials, refusal
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
 
 _SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
@@ -55,23 +54,12 @@ def translate_errors(what: str) -> Iterator[None]:
         headers = error.response.headers if error.response is not None else {}
         raise _refused(what, int(error.code or 0), str(error.message), headers) from error
     except GoogleAuthError as error:
-        kind = TransientError if _may_pass(error) else StoreError
-        raise kind(f"{what}: no credentials: {error}") from error
+        lost = error.retryable or isinstance(error, TransportError) or isinstance(error.__cause__, TransportError)
+        raise (no_answer if lost else no_credentials)(what, error) from error
     except DataCorruption as error:
         raise TransientError(f"{what}: {error}") from error
     except (RequestException, HTTPError, OSError) as error:
         raise no_answer(what, error) from error
-
-
-def _may_pass(error: GoogleAuthError) -> bool:
-    """Whether who hands out credentials may do so at the next attempt.
-
-    GKE's metadata server answers some seconds after a new pod has begun ("Workload Identity Federation for GKE",
-    limitations). Elsewhere nobody waits for credentials that are not there.
-    """
-    if isinstance(error, DefaultCredentialsError):
-        return "KUBERNETES_SERVICE_HOST" in os.environ
-    return error.retryable or isinstance(error, TransportError) or isinstance(error.__cause__, TransportError)
 
 
 def _refused(what: str, status: int, reason: str, headers: Mapping[str, str], code: str = "") -> Exception:

@@ -1,5 +1,6 @@
 """Retries of requests to a store: which failures may pass, and how long to wait before the next attempt."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
@@ -75,6 +76,16 @@ def refusal(
         seconds = float(retry_after) if retry_after and retry_after.isdecimal() else 0.0
         return TransientError(text, retry_after_seconds=seconds)
     return StoreError(f"{text}: {advice[status]}" if status in advice else text)
+
+
+def no_credentials(what: str, error: Exception) -> StoreError:
+    """The error that missing credentials are.
+
+    A new pod may have some in a moment: GKE's metadata server answers only after some seconds ("Workload Identity
+    Federation for GKE", limitations), and so does Azure's ("Azure Instance Metadata Service"). A person has none.
+    """
+    kind = TransientError if "KUBERNETES_SERVICE_HOST" in os.environ else StoreError
+    return kind(f"{what}: no credentials: {error}")
 
 
 def no_answer(what: str, error: Exception) -> StoreError:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hvd_elastic.trainer.checkpoint import Checkpoints, open_checkpoints
+from testbed import azure_server
 from testbed.gcs_server import create_bucket, gcs_server
 from testbed.s3_server import s3_server
 from tests.trainer.checkpoint.proxy import Faults, proxy
@@ -61,6 +62,28 @@ def gcs_url(gcs_proxy: tuple[str, Faults], gcs_faults: Faults) -> str:
     bucket = f"b{uuid.uuid4().hex}"
     create_bucket(gcs_proxy[0], bucket)
     return f"gs://{bucket}/jobs/a?endpoint={gcs_proxy[0]}&part_mib=5&threads=3"
+
+
+@pytest.fixture(scope="session")
+def azure_proxy() -> Iterator[tuple[str, Faults]]:
+    with azure_server.azure_server() as address, proxy(address) as started:
+        yield started
+
+
+@pytest.fixture
+def azure_faults(azure_proxy: tuple[str, Faults]) -> Iterator[Faults]:
+    azure_proxy[1].clear()
+    yield azure_proxy[1]
+    azure_proxy[1].clear()
+
+
+@pytest.fixture
+def azure_url(azure_proxy: tuple[str, Faults], azure_faults: Faults, monkeypatch: pytest.MonkeyPatch) -> str:
+    container, endpoint = f"b{uuid.uuid4().hex}", f"{azure_proxy[0]}/{azure_server.ACCOUNT}"
+    azure_server.create_container(endpoint, container)
+    azure_faults.clear()
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", azure_server.signature())
+    return f"az://{container}/jobs/a?endpoint={endpoint}&part_mib=5&threads=3"
 
 
 @pytest.fixture(params=["file", "s3"])

@@ -11,6 +11,7 @@ import hashlib
 import http.client
 import re
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -70,6 +71,8 @@ class Faults:
     credential: str = ""
     """Stands in the header of each request that may pass. Others get S3's ExpiredToken, or 401 for a token of OAuth."""
 
+    signature: str = ""
+    """Is added to the query in place of that header: the server behind knows nobody who hands out tokens."""
     page: str = ""
     """Is added to the query of each listing: how many it names."""
 
@@ -83,7 +86,7 @@ class Faults:
         with self.lock:
             self.rules.clear()
             self.log.clear()
-            self.credential = self.page = ""
+            self.credential = self.signature = self.page = ""
 
     def choose(self, method: str, path: str) -> Fault | None:
         with self.lock:
@@ -110,8 +113,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_one(self) -> None:
         fault = self.faults.choose(self.command, self.path)
-        if "prefix=" in self.path and self.faults.page:
-            self.path += f"&{self.faults.page}"
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         match fault:
             case Fault.UNAVAILABLE:
@@ -145,6 +146,11 @@ class Handler(BaseHTTPRequestHandler):
         return self.exchange(body)
 
     def exchange(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        if "prefix=" in self.path and self.faults.page:
+            self.path += f"&{self.faults.page}"
+        if self.faults.signature:
+            del self.headers["Authorization"]
+            self.path += f"{'&' if '?' in self.path else '?'}{self.faults.signature}"
         upstream = http.client.HTTPConnection(*self.faults.upstream, timeout=20)
         headers = {k: v for k, v in self.headers.items() if k.lower() not in {"expect", "connection"}}
         try:
@@ -213,13 +219,17 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def proxy(upstream: tuple[str, int], *, port: int = 0) -> Iterator[tuple[str, Faults]]:
+def proxy(
+    upstream: tuple[str, int], *, port: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, Faults]]:
     faults = Faults(upstream=upstream)
     server = Server(("127.0.0.1", port), type("Bound", (Handler,), {"faults": faults}))
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", faults
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}", faults
     finally:
         faults.stopping.set()
         server.shutdown()

@@ -1,6 +1,7 @@
 """Faults of an object store, injected on the wire between each cloud's own library and a real server."""
 
 import itertools
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from hvd_elastic.stores import object_requests, s3_requests
+from hvd_elastic.stores.azure_requests import AzureRequests
 from hvd_elastic.stores.gcs_requests import GcsRequests
 from hvd_elastic.stores.location import Location
 from hvd_elastic.stores.object_requests import ObjectRequests
@@ -21,6 +23,7 @@ from hvd_elastic.stores.s3_requests import S3Requests, make_client, translate_er
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.trainer.checkpoint import Checkpoints, FencedError, StoreError, StoreFullError
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
+from testbed.azure_server import ACCOUNT, KEY
 from tests.trainer.checkpoint.proxy import Fault, Faults, proxy, wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
 
@@ -91,7 +94,30 @@ def gcs_cloud(url: str, faults: Faults) -> Cloud:
     )
 
 
-_CLOUDS = {"s3": s3_cloud, "gcs": gcs_cloud}
+def azure_cloud(url: str, faults: Faults) -> Cloud:
+    return Cloud(
+        url=url,
+        faults=faults,
+        requests=(
+            ("PUT", r"data/.*comp=block&"),
+            ("PUT", r"data/.*comp=blocklist"),
+            ("GET", "latest"),
+            ("PUT", "owner.json"),
+            ("PUT", "latest"),
+            ("PUT", "manifests/"),
+            ("HEAD", "data/"),
+            ("GET", "comp=list"),
+            ("GET", "include=uncommittedblobs"),
+            ("DELETE", "data/"),
+        ),
+        part="blockid=MDAwMDI",
+        write=("PUT", "manifests/"),
+        read="",
+        two_keys="maxresults=2",
+    )
+
+
+_CLOUDS = {"s3": s3_cloud, "gcs": gcs_cloud, "azure": azure_cloud}
 
 
 @pytest.fixture(params=_CLOUDS)
@@ -235,7 +261,7 @@ def test_a_quota_is_a_full_store(s3_url: str) -> None:
 
 
 def test_a_missing_bucket_is_reported(cloud: Cloud, opened: Open) -> None:
-    with pytest.raises(StoreError, match=r"404.*create the bucket, or correct the URL"):
+    with pytest.raises(StoreError, match=r"404.*create the (bucket|container), or correct the URL"):
         opened(cloud.url.replace("://b", "://c"))
 
 
@@ -344,8 +370,17 @@ def gcs_requests_to(endpoint: str) -> ObjectRequests:
     return GcsRequests(endpoint=endpoint, bucket="bucket", prefix="p", threads=1)
 
 
-@pytest.mark.usefixtures("s3_proxy")  # for its credentials
-@pytest.mark.parametrize("requests_to", [s3_requests_to, gcs_requests_to])
+def azure_requests_to(endpoint: str) -> ObjectRequests:
+    return AzureRequests(account_url=f"{endpoint}/{ACCOUNT}", container="bucket", prefix="p", threads=1)
+
+
+@pytest.fixture
+def azure_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
+
+
+@pytest.mark.usefixtures("s3_proxy", "azure_key")  # for their credentials
+@pytest.mark.parametrize("requests_to", [s3_requests_to, gcs_requests_to, azure_requests_to])
 def test_a_store_that_is_not_there_is_asked_again(
     dead_endpoint: str, requests_to: Callable[[str], ObjectRequests], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,7 +396,7 @@ def test_a_store_that_is_not_there_is_asked_again(
         lambda: store.keys("manifests"),
         lambda: store.delete(["key"]),
         lambda: store.read_into("data/a", 0, memoryview(bytearray(4))),
-        lambda: store.start_upload("data/a", 4),
+        lambda: store.start_upload("data/a", 4).put(1, 0, bytearray(4), s3_digest(4)),
         lambda: store.discard_uploads("data", lambda _: True),
     ]
     for request in requests:
@@ -372,19 +407,15 @@ def test_a_store_that_is_not_there_is_asked_again(
     store.close()
 
 
-def test_a_store_that_refuses_connections_for_a_moment_is_used_when_it_is_back(cloud: Cloud) -> None:
+def test_a_store_that_refuses_connections_for_a_moment_is_used_when_it_is_back(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As while the pod of the store is replaced, or before its Service has an endpoint."""
-    port, scheme = free_port(), cloud.url.partition(":")[0]
-    requests_to = {"s3": s3_requests_to, "gs": gcs_requests_to}[scheme]
-    requests = requests_to(f"http://127.0.0.1:{port}")
-    requests._bucket = cloud.url.split("/")[2]  # type: ignore[attr-defined]
+    port = free_port()
+    url = re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", cloud.url)
+    monkeypatch.setattr(s3_requests, "make_client", make_client)
     with ExitStack() as back:
-        store = ObjectStore(
-            requests,
-            part_bytes=1,
-            threads=1,
-            sleep=lambda _: back.enter_context(proxy(cloud.faults.upstream, port=port)),
-        )
+        store = Location.parse(url).open(sleep=lambda _: back.enter_context(proxy(cloud.faults.upstream, port=port)))
         assert store.keys("manifests") == ()
         store.close()
 

@@ -1,4 +1,4 @@
-"""The guarantees of all stores: on a real folder, on moto's S3 server, and on fake-gcs-server."""
+"""The guarantees of all stores: on a real folder, on moto's S3 server, on fake-gcs-server, and on Azurite."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from hvd_elastic.stores.store import Store
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 
 
-@pytest.fixture(params=["file", "s3", "gcs"])
+@pytest.fixture(params=["file", "s3", "gcs", "azure"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     own = f"file://{tmp_path}/checkpoints?part_mib=5&threads=3"
     url = own if request.param == "file" else request.getfixturevalue(f"{request.param}_url")
