@@ -121,6 +121,10 @@ def _endpoint(spec: JobSpec) -> Iterator[Problem]:
     url = spec.checkpoint.endpoint
     if url is None:
         return
+    if _split(spec.checkpoint.url) is not None and _place(spec.checkpoint.url).account is not None:
+        what = "has no effect: checkpoint.url names the account's own"
+        yield Problem(path="checkpoint.endpoint", value=url, what=what, way_out="leave it out, or write az://")
+        return
     parts = _split(url)
     if parts is None or parts[0] not in {"http", "https"} or not parts[1]:
         yield Problem(

@@ -59,6 +59,10 @@ _PERSISTENT_2 = {"deployment": "PERSISTENT_2", "throughput": 250}
         ({"checkpoint": "az:///prefix", "checkpoint__account": "account1"}, "checkpoint"),
         ({"checkpoint": "s3://b", "checkpoint__account": "account1"}, "checkpoint.account"),
         ({"checkpoint": "s3://b", "checkpoint__account": "Account"}, "checkpoint.account"),
+        (
+            {"checkpoint": "abfss://c@account1/p", "checkpoint__endpoint": "https://account1.example.com"},
+            "checkpoint.endpoint",
+        ),
         ({"checkpoint": "abfss://container/prefix"}, "checkpoint"),
         ({"checkpoint": "abfss://account1.dfs.core.windows.net/prefix"}, "checkpoint"),
         ({"checkpoint": "https://account1.blob.core.windows.net"}, "checkpoint"),
