@@ -23,7 +23,7 @@ _NODE: Final = 20
 """It asks for 22, and 20 serves; that of Debian 12 is older."""
 
 
-def _installed() -> Path:
+def installed() -> Path:
     """The folder that it is installed in, once. Skips the test, with the reason, without node and npm."""
     npm = needed("npm")
     version = subprocess.run([needed("node"), "--version"], capture_output=True, text=True, check=True)
@@ -36,7 +36,7 @@ def _installed() -> Path:
                 into = Path(scratch) / "azurite"
                 command = [npm, "install", "--prefix", str(into), "--ignore-scripts", "--omit=optional", "--no-audit"]
                 command.append(f"azurite@{VERSION}")
-                done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode:
                     pytest.skip(f"azurite {VERSION} cannot be installed: {done.stderr[-500:]}")
                 into.rename(kept)
@@ -46,7 +46,7 @@ def _installed() -> Path:
 @contextlib.contextmanager
 def azure_server(address: str = "127.0.0.1") -> Iterator[tuple[str, int]]:
     """A server on an address of this machine, whose port it chooses. Skips the test, with the reason, without node."""
-    main = _installed() / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+    main = installed() / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     options = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
     command = [needed("node"), str(main), "--blobHost", address, "--blobPort", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
