@@ -124,7 +124,8 @@ bench-cluster: $(STAMP)  ## preemption, dead process and lost node on the real c
 cluster-up: $(STAMP)  ## bring the real cluster up and leave it up
 	$(BIN)/python -m testbed.kube up
 
-cluster-parts: $(STAMP)  ## build what the cluster is made of (programs, image), and bring nothing up
+cluster-parts: $(STAMP)  ## build what the cluster is made of (programs, image) and the tests' GCS and Azure servers; bring nothing up
+	$(BIN)/python -m testbed.cloud_servers
 	$(BIN)/python -m testbed.kube prepare
 
 cluster-down: $(STAMP)  ## take it down

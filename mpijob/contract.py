@@ -151,7 +151,14 @@ ENV_EFA: Final = "HVD_ELASTIC_EFA"
 the variable it looks for none."""
 
 ENV_CHECKPOINT: Final = "HVD_ELASTIC_CHECKPOINT"
-"""URL of the durable tier: `s3://bucket/prefix` or `file:///path`. If it is not set, commits are in memory only."""
+"""URL of the durable tier: of a prefix in a bucket, or a folder. If it is not set, commits are in memory only."""
+
+ENV_STORE_ENDPOINT: Final = "HVD_ELASTIC_STORE_ENDPOINT"
+"""URL of the service of `gs://` and `az://`, if it is not the cloud's own. That of `s3://` is in boto3's
+AWS_ENDPOINT_URL_S3."""
+
+ENV_AZURE_ACCOUNT: Final = "AZURE_STORAGE_ACCOUNT_NAME"
+"""Storage account of `az://`. fsspec and obstore read it, too."""
 
 ENV_CHECKPOINT_SECONDS: Final = "HVD_ELASTIC_CHECKPOINT_SECONDS"
 ENV_CHECKPOINT_STEPS: Final = "HVD_ELASTIC_CHECKPOINT_STEPS"

@@ -1,19 +1,15 @@
 """What the API server answers by a ValidatingAdmissionPolicy, by the library that evaluates its expressions there."""
 
-import functools
-import hashlib
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from testbed.debian_programs import needed_go
-from tests.mpijob.modules import cache_folder
+from testbed.go_program import go_program
 
 SOURCES = Path(__file__).parent / "gocel"
+"""CEL as in Kubernetes 1.34: cel-go 0.26."""
 
 
 def refusal(policy: Mapping[str, Any], **known: Any) -> str:
@@ -35,22 +31,10 @@ def refusal(policy: Mapping[str, Any], **known: Any) -> str:
 
 def _evaluate(expressions: Sequence[str], known: Mapping[str, Any]) -> list[Any]:
     question = json.dumps({"variables": known, "expressions": expressions})
-    done = subprocess.run([str(_program())], input=question, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [str(go_program(SOURCES))], input=question, capture_output=True, text=True, check=True, timeout=60
+    )
     answers: list[Any] = json.loads(done.stdout)
     errors = [one["error"] for one in answers if isinstance(one, dict) and set(one) == {"error"}]
     assert not errors, errors
     return answers
-
-
-@functools.cache
-def _program() -> Path:
-    """CEL as in Kubernetes 1.34: cel-go 0.26, built once and kept outside the checkout."""
-    content = b"".join((SOURCES / name).read_bytes() for name in ("main.go", "go.mod", "go.sum"))
-    binary = cache_folder() / f"gocel-{hashlib.sha256(content).hexdigest()[:16]}"
-    if not binary.exists():
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        build = [needed_go(), "build", "-o", str(binary), "."]
-        done = subprocess.run(build, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
-        if done.returncode:
-            pytest.skip(f"cel-go cannot be built: {done.stderr}")
-    return binary

@@ -41,6 +41,8 @@ TEST_TOOLS: Final = (
     Tool(program="sshd", package="openssh-server"),
     Tool(program="ip", package="iproute2"),
     Tool(program="go", package="golang-go"),
+    Tool(program="node", package="nodejs"),
+    Tool(program="npm", package="npm"),
     Tool(program="chromium", package="chromium"),
 )
 """What `make test` installs. Prometheus is unpacked: its package would start a server."""

@@ -1,26 +1,56 @@
 """Parses the URL of a store and opens the store."""
 
+import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from hvd_elastic.mpijob.contract import ENV_AZURE_ACCOUNT, ENV_STORE_ENDPOINT
 from hvd_elastic.stores.errors import CheckpointUrlError
+from hvd_elastic.stores.object_requests import ObjectRequests
 from hvd_elastic.stores.store import Store
 
 MIB: Final = 1 << 20
 PART_MIB: Final = 8
 """The same as in boto3's transfers: small enough to send again, large enough to hide the overhead of a request."""
 LEAST_PART_MIB: Final = 5
-"""S3 refuses smaller parts, except for the last one."""
+"""S3 and GCS refuse smaller parts, except for the last one."""
 MOST_PART_MIB: Final = 5 << 10
-"""S3's limit. With MOST_PARTS parts it is S3's limit of an object, too: 48.8 TiB (S3 user guide, "Multipart upload
-limits"). Other stores may take less, and say so."""
+"""The limit of S3 and GCS. With MOST_PARTS parts it is S3's limit of an object, too: 48.8 TiB (S3 user guide,
+"Multipart upload limits"). Other stores may take less, and say so."""
 THREADS: Final = 8
 MOST_THREADS: Final = 256
-_OPTIONS: Final = {"s3": {"endpoint", "region", "part_mib", "threads"}, "file": {"part_mib", "threads"}}
+LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3": ("boto3",),
+    "gs": ("google.cloud.storage", "requests"),
+    **dict.fromkeys(("az", "abfs", "abfss", "https"), ("azure.identity", "azure.storage.blob", "requests")),
+}
+"""What a store of this scheme imports as it is opened."""
+SCHEMES: Final = frozenset({*LIBRARIES, "file"})
+"""Of the URLs of stores. The last four are Azure's: as fsspec and obstore write a container, and as Azure does."""
+_EXTRAS: Final = {"s3": "train", "gs": "gcs", "az": "azure"}
+_SHARED: Final = {"part_mib", "threads"}
+_OPTIONS: Final[Mapping[str, set[str]]] = {
+    "s3": {"endpoint", "region", *_SHARED},
+    "gs": {"endpoint", *_SHARED},
+    "az": {"account", "endpoint", *_SHARED},
+    **dict.fromkeys(("abfs", "abfss", "https", "file"), _SHARED),
+}
+_FORMS: Final = "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///path"
+_BUCKET_FORMS: Final = {
+    **{scheme: f"{scheme}://bucket/prefix" for scheme in ("s3", "gs")},
+    "az": "az://container/prefix",
+    **{scheme: f"{scheme}://container@account.dfs.core.windows.net/prefix" for scheme in ("abfs", "abfss")},
+    "https": "https://account.blob.core.windows.net/container/prefix",
+}
+_ACCOUNT: Final = re.compile(r"[a-z0-9]{3,24}(\.(blob|dfs)\.[a-z0-9.-]+)?")
+"""Host of an account of Azure, or its name alone."""
+_ENV_ACCOUNTS: Final = (ENV_AZURE_ACCOUNT, "AZURE_STORAGE_ACCOUNT")
+"""The latter is that of Azure's command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +58,13 @@ class Location:
     """A parsed and checked URL."""
 
     scheme: str
+    """`s3`, `gs`, `az` or `file`."""
     bucket: str
+    """Azure's container."""
     path: str
     """Prefix within the bucket, or absolute path."""
     endpoint: str | None
+    """URL of the service; of an account, for Azure. None: the cloud's own."""
     region: str | None
     part_mib: int
     """Least size of a part. An archive of more than 10,000 of them has larger ones."""
@@ -46,49 +79,104 @@ class Location:
         problems = _problems(split, options)
         if problems:
             raise CheckpointUrlError("\n".join(f"{url}: {problem}" for problem in problems))
-        path = unquote(split.path, errors="surrogateescape")
+        bucket, account, path = _place(split)
+        endpoint = _account_url(account) if account else options.get("endpoint")
+        if split.scheme == "az":
+            endpoint = _azure_endpoint(options)
+        elif split.scheme == "gs":
+            endpoint = endpoint or os.environ.get(ENV_STORE_ENDPOINT)
         return cls(
-            scheme=split.scheme,
-            bucket=split.netloc,
-            path=path.strip("/") if split.scheme == "s3" else path,
-            endpoint=options.get("endpoint"),
+            scheme="az" if account else split.scheme,
+            bucket=bucket,
+            path=unquote(path, errors="surrogateescape"),
+            endpoint=endpoint,
             region=options.get("region"),
             part_mib=int(options.get("part_mib", PART_MIB)),
             threads=int(options.get("threads", THREADS)),
         )
 
     def open(self, *, sleep: Callable[[float], object] = time.sleep) -> Store:
-        """Open the store. For an object store this imports boto3; no request is sent yet."""
+        """Open the store. For an object store this imports the library of its cloud; no request is sent yet.
+
+        Raises CheckpointUrlError if that library is not installed.
+        """
+        part_bytes = self.part_mib * MIB
         if self.scheme == "file":
             from hvd_elastic.stores.file_store import FileStore
 
-            return FileStore(Path(self.path), part_bytes=self.part_mib * MIB, threads=self.threads, sleep=sleep)
-        from hvd_elastic.stores.s3_store import S3Store, make_client
+            return FileStore(Path(self.path), part_bytes=part_bytes, threads=self.threads, sleep=sleep)
+        from hvd_elastic.stores.object_store import ObjectStore
+
+        try:
+            requests = self._requests()
+        except ImportError as error:
+            way_out = f"pip install 'hvd-elastic[{_EXTRAS[self.scheme]}]'"
+            raise CheckpointUrlError(f"{self.scheme}://{self.bucket}: {error}: {way_out}") from error
+        return ObjectStore(requests, part_bytes=part_bytes, threads=self.threads, sleep=sleep)
+
+    def _requests(self) -> ObjectRequests:
+        if self.scheme == "gs":
+            from hvd_elastic.stores.gcs_requests import GcsRequests
+
+            return GcsRequests(bucket=self.bucket, prefix=self.path, endpoint=self.endpoint, threads=self.threads)
+        if self.scheme == "az":
+            from hvd_elastic.stores.azure_requests import AzureRequests
+
+            account_url = self.endpoint or ""
+            return AzureRequests(account_url=account_url, container=self.bucket, prefix=self.path, threads=self.threads)
+        from hvd_elastic.stores.s3_requests import S3Requests, make_client
 
         client = make_client(endpoint=self.endpoint, region=self.region, threads=self.threads)
-        return S3Store(
-            client,
-            bucket=self.bucket,
-            prefix=self.path,
-            part_bytes=self.part_mib * MIB,
-            threads=self.threads,
-            sleep=sleep,
-        )
+        return S3Requests(client, bucket=self.bucket, prefix=self.path)
+
+
+def _place(split: SplitResult) -> tuple[str, str | None, str]:
+    """Bucket or container, account of Azure if it is in the URL, and path, as they are written."""
+    if split.scheme == "file":
+        return split.netloc, None, split.path
+    path = split.path.strip("/")
+    if split.scheme in {"abfs", "abfss"}:
+        container, _, account = split.netloc.partition("@")
+        return container, account, path
+    if split.scheme == "https":
+        container, _, path = path.partition("/")
+        return container, split.netloc, path
+    return split.netloc, None, path
+
+
+def _account_url(host: str) -> str:
+    """The blob service of an account, from its host, also that of Data Lake Storage, or from its name alone."""
+    return f"https://{host.replace('.dfs.', '.blob.', 1) if '.' in host else f'{host}.blob.core.windows.net'}"
+
+
+def _azure_endpoint(options: Mapping[str, str]) -> str | None:
+    """None: no account is named."""
+    account = options.get("account") or next(filter(None, map(os.environ.get, _ENV_ACCOUNTS)), "")
+    endpoint = options.get("endpoint") or os.environ.get(ENV_STORE_ENDPOINT)
+    return endpoint or (_account_url(account) if account else None)
 
 
 def _problems(split: SplitResult, options: dict[str, str]) -> list[str]:
     if split.scheme not in _OPTIONS:
-        return ["write s3://bucket/prefix or file:///path"]
+        return [f"write {_FORMS}"]
     problems = [
         f"unknown option {name!r}: the options are {', '.join(sorted(_OPTIONS[split.scheme]))}"
         for name in options.keys() - _OPTIONS[split.scheme]
     ]
-    if split.scheme == "s3" and not split.netloc:
-        problems.append("name a bucket: s3://bucket/prefix")
-    if split.scheme == "s3" and not split.path.strip("/"):
-        problems.append("name a prefix of this job's own: s3://bucket/prefix")
-    if split.scheme == "file" and (split.netloc or not split.path.strip("/")):
-        problems.append("write three slashes and an absolute path: file:///output/checkpoints")
+    bucket, account, path = _place(split)
+    if split.scheme == "file":
+        if bucket or not path.strip("/"):
+            problems.append("write three slashes and an absolute path: file:///output/checkpoints")
+    else:
+        form = _BUCKET_FORMS[split.scheme]
+        if account is not None and not _ACCOUNT.fullmatch(account):
+            problems.append(f"name an account of Azure: {form}")
+        if not bucket:
+            problems.append(f"name a {'bucket' if split.scheme in {'s3', 'gs'} else 'container'}: {form}")
+        if not path:
+            problems.append(f"name a prefix of this job's own: {form}")
+    if split.scheme == "az" and _azure_endpoint(options) is None:
+        problems.append(f"name the account: az://container/prefix?account=NAME, or {_ENV_ACCOUNTS[0]}")
     for name, least, most in (("part_mib", LEAST_PART_MIB, MOST_PART_MIB), ("threads", 1, MOST_THREADS)):
         if name in options and not (options[name].isdecimal() and least <= int(options[name]) <= most):
             problems.append(f"{name}={options[name]}: write a whole number of at least {least}, and at most {most}")

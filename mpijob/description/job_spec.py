@@ -209,8 +209,8 @@ class WarmStartSpec(Section):
     short_form: ClassVar[str | None] = "`s3://bucket/model.safetensors`"
 
     url: Text
-    """`s3://` or `file:///`: a file of safetensors or `torch.save`, a folder of torch.distributed.checkpoint, or the
-    checkpoints of another job, with its `/NAMESPACE/NAME`."""
+    """A file of safetensors or `torch.save`, a folder of torch.distributed.checkpoint, or the checkpoints of another
+    job, with its `/NAMESPACE/NAME`. Forms as those of `checkpoint.url`."""
     strict: bool = True
     """Whether weights that do not fit the model end the job. If not, they are listed in the log, and the others are
     loaded."""
@@ -224,10 +224,11 @@ class WarmStartSpec(Section):
 class CheckpointSpec(Section):
     """Where commits become durable. Without it they exist only in the workers' memory."""
 
-    short_form: ClassVar[str | None] = "`s3://bucket/prefix` or `file:///path`"
+    short_form: ClassVar[str | None] = "`s3://bucket/prefix` or another URL"
 
     url: Text
-    """`s3://bucket/prefix` or `file:///folder`. Namespace and name are added, so two jobs never share a prefix."""
+    """`s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` or `file:///folder` ([all
+    forms](checkpoints.md#where)). Namespace and name are added, so two jobs never share a prefix."""
     every: AutoDuration = "auto"
     """Seconds between two durable checkpoints. If all workers go at once, at most this much training is lost. `auto`:
     from ten seconds to half an hour, by what a checkpoint costs and how often all workers were lost."""
@@ -238,7 +239,9 @@ class CheckpointSpec(Section):
     warm_start: WarmStartSpec | None = None
     """Weights with which the job begins while it has no checkpoint of its own."""
     endpoint: Text | None = None
-    """URL of an S3 service other than that of AWS."""
+    """URL of the store's service, if it is not the cloud's own. For `az://` it is that of the account."""
+    account: Annotated[Text, Field(pattern=r"^[a-z0-9]{3,24}$")] | None = None
+    """Storage account of `az://`. The other forms of Azure's URLs name it."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:

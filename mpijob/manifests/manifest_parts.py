@@ -6,6 +6,7 @@ A manifest is a plain dict, with its keys in the order in which they are printed
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY, Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 
@@ -28,7 +29,14 @@ def labels(spec: JobSpec) -> dict[str, str]:
 
 def pod_labels(spec: JobSpec, role: Role) -> dict[str, str]:
     """Labels of a pod template."""
-    return {**labels(spec), **outside_mesh(spec), LABEL_COMPONENT: role}
+    identity = with_identity(spec) if role is Role.WORKER else {}
+    return {**labels(spec), **outside_mesh(spec), **identity, LABEL_COMPONENT: role}
+
+
+def with_identity(spec: JobSpec) -> dict[str, str]:
+    """The label of a pod without which AKS gives it no token of its account ("Use Microsoft Entra Workload ID")."""
+    given = spec.cloud is Cloud.AKS and spec.workers.service_account is not None
+    return {"azure.workload.identity/use": "true"} if given else {}
 
 
 def outside_mesh(spec: JobSpec) -> dict[str, str]:

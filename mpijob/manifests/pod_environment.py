@@ -98,6 +98,9 @@ def _checkpoint(spec: JobSpec) -> dict[str, str]:
         values[contract.ENV_CHECKPOINT_WARM_START] = spec.checkpoint.warm_start.url
         if not spec.checkpoint.warm_start.strict:
             values[contract.ENV_CHECKPOINT_WARM_START_STRICT] = "0"
+    if spec.checkpoint.account is not None:
+        values[contract.ENV_AZURE_ACCOUNT] = spec.checkpoint.account
     if spec.checkpoint.endpoint is not None:
-        values["AWS_ENDPOINT_URL_S3"] = spec.checkpoint.endpoint
+        is_s3 = spec.checkpoint.url.startswith("s3:")
+        values["AWS_ENDPOINT_URL_S3" if is_s3 else contract.ENV_STORE_ENDPOINT] = spec.checkpoint.endpoint
     return values

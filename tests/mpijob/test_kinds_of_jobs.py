@@ -32,6 +32,7 @@ DATA: Final = {"data": "images"}
 STAGE: Final = {"data__claim": "images", "stage__source": "s3://bucket/images"}
 OUTPUT: Final = {"output": "results"}
 STORE: Final = {"checkpoint__url": "s3://bucket"}
+AZURE_STORE: Final = {"checkpoint__url": "az://container", "checkpoint__endpoint": "https://store.example.com"}
 KAI: Final = {"queue__system": "kai", "queue__name": "team"}
 ON_NODES: Final = {"workers__pod": {"spec": {"hostNetwork": True}}}
 SHARED: Final = {**GPU, "autoscale__cooldown": 60}
@@ -105,6 +106,7 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "checkpoint.warm_start.url": (STORE, "s3://bucket/model.safetensors"),
     "checkpoint.warm_start.strict": (STORE | {"checkpoint__warm_start__url": "s3://bucket/model.safetensors"}, False),
     "checkpoint.endpoint": (STORE, "https://store.example.com"),
+    "checkpoint.account": (AZURE_STORE, "account1"),
     "elastic_timeout": ({}, 60),
     "reset_limit": ({}, 3),
     "restarts": ({}, 5),

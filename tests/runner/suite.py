@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
+from testbed import cloud_servers
 from testbed.debian_programs import MISSING, install_what_tests_need
 from tests import properties
 
@@ -55,6 +56,7 @@ class Ended:
 def run(part: str, arguments: Sequence[str]) -> int:
     """Run the tests of `quick` or `process`; return 0 where all passed."""
     install_what_tests_need()
+    cloud_servers.prepare()
     codes, ended = set[int](), list[Ended]()
     with tempfile.TemporaryDirectory() as folder:
         for torch, sharing in RUNS.items():

@@ -364,7 +364,8 @@ def open_checkpoints(
     before the first `save()`.
 
     Args:
-        url: `s3://bucket/prefix` (query: `endpoint`, `region`, `part_mib`, `threads`) or `file:///path`.
+        url: `s3://bucket/prefix` (query: `endpoint`, `region`, `part_mib`, `threads`), `gs://bucket/prefix` or
+            `file:///path`.
         job: identity of the job, `namespace/name`. A prefix belongs to the first job that opens it.
         incarnation: identity of the launcher (`contract.ENV_INCARNATION`). A superseded launcher cannot claim again. An
             empty string means unknown and always counts as newer.

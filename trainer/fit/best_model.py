@@ -44,8 +44,8 @@ class KeepBest:
     mode: Mode | str = Mode.MIN
     """`"min"` or `"max"`: which value is the better one."""
     url: str | None = None
-    """`file:///path` or `s3://bucket/prefix`: the files are in `best/` below it. Give each job a place of its own.
-    Default None: below the prefix of the durable checkpoints, or else in the job's output folder."""
+    """URL of a folder or of a prefix in a bucket, as of checkpoints: the files are in `best/` below it. Give each job a
+    place of its own. Default None: below the prefix of the durable checkpoints, or else in the job's output folder."""
 
     def problems(self) -> list[str]:
         """Return what cannot be used: the field, and one sentence."""

@@ -62,8 +62,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
     Args:
         model: the model. Default None, if the models have other names in `values`.
         optimizer: the optimizer that `hvd.DistributedOptimizer` returned. Default None.
-        checkpoint: URL of the durable tier: `s3://bucket/prefix` or `file:///path`. The job's own URL
-            (`HVD_ELASTIC_CHECKPOINT`) takes precedence. Default None: no durable tier, unless the job names one.
+        checkpoint: URL of the durable tier, a prefix in a bucket or a folder: `s3://bucket/prefix`, `file:///path`
+            ([all forms](checkpoints.md#where)). The job's own URL (`HVD_ELASTIC_CHECKPOINT`) takes precedence. Default
+            None: no durable tier, unless the job names one.
         checkpoint_keep: number of durable checkpoints that are kept. The job's own number (`checkpoint.keep`) takes
             precedence. Default 3.
         allow_missing: names that either the State or the checkpoint it resumes from may lack. A name that the

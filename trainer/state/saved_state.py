@@ -102,7 +102,7 @@ def load(url: str, version: int | str | None = None) -> SavedState:
         ```
 
     Args:
-        url: `s3://bucket/prefix` or `file:///path` of one job: that of its description with `/NAMESPACE/NAME` added.
+        url: that of one job's checkpoints: of its description, with `/NAMESPACE/NAME` added.
         version: number of a step, or the name of a checkpoint, as `hvd-elastic checkpoints URL` lists them. Default
             None: the newest one that verifies.
 

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
 import click
 
@@ -49,7 +49,9 @@ def readable_url(spec: "JobSpec") -> str:
         raise NotHereError(f"{spec.name} has no `checkpoint`: its commits are in its workers' memory alone")
     url = checkpoint_prefix(spec)
     if not url.startswith(_FILE):
-        return f"{url}?endpoint={spec.checkpoint.endpoint}" if spec.checkpoint.endpoint else url
+        options = {"account": spec.checkpoint.account, "endpoint": spec.checkpoint.endpoint}
+        query = urlencode({name: value for name, value in options.items() if value}, safe=":/")
+        return f"{url}?{query}" if query else url
     folder = Path(unquote(url.removeprefix(_FILE)))
     if folder.is_dir():
         return url

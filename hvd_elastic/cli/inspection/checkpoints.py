@@ -165,8 +165,9 @@ def export(
 def import_command(*, file: str, url: str, only: Sequence[str], job: str | None, strict: bool) -> None:
     """Make the first checkpoint of a job from FILE: safetensors, torch.save, torch.distributed.checkpoint.
 
-    FILE is a path, file:///path or s3://bucket/path. A file with nothing but tensors holds the weights of `model`. In
-    any other, the names on top are those of the State. What the State has beside them begins as the script made it.
+    FILE is a path, file:///path or the URL of a file in a bucket. A file with nothing but tensors holds the weights of
+    `model`. In any other, the names on top are those of the State. What the State has beside them begins as the script
+    made it.
     """
     from hvd_elastic.trainer.state.durable.imported_state import import_file
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_COMPILER, CompilerImport, Standby
+from hvd_elastic.stores.location import LIBRARIES
 from hvd_elastic.system.background_threads import error_words
 from hvd_elastic.worker.adoption import adopt_protocol
 from hvd_elastic.worker.adoption.adopted_environment import adopted_environment
@@ -67,8 +68,8 @@ def import_what_comes_next() -> None:
     with contextlib.suppress(ImportError):
         for name in _NEXT:
             importlib.import_module(name)
-        if os.environ.get(ENV_CHECKPOINT, "").startswith("s3://"):
-            importlib.import_module("boto3")
+        for name in LIBRARIES.get(os.environ.get(ENV_CHECKPOINT, "").partition(":")[0], ()):
+            importlib.import_module(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from typing import Final
 from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 
-_OBJECT_STORES: Final = ("s3://", "gs://", "az://", "abfs://", "abfss://")
+_OBJECT_STORES: Final = ("s3://", "gs://", "az://", "abfs://", "abfss://", ".blob.core.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

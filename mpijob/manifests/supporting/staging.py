@@ -29,7 +29,14 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.mounts import Mount, mounts
 from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.manifests import node_placement
-from hvd_elastic.mpijob.manifests.manifest_parts import LABEL_COMPONENT, Manifest, metadata, outside_mesh, without_empty
+from hvd_elastic.mpijob.manifests.manifest_parts import (
+    LABEL_COMPONENT,
+    Manifest,
+    metadata,
+    outside_mesh,
+    with_identity,
+    without_empty,
+)
 from hvd_elastic.mpijob.manifests.pod_parts import (
     TMP_VOLUME,
     container_env,
@@ -52,9 +59,9 @@ def manifests(spec: JobSpec) -> list[Manifest]:
     """The Job, if the description has `stage`."""
     if spec.stage is None:
         return []
-    own = {LABEL_COMPONENT: STAGE_CONTAINER, LABEL_STAGE: spec.name}
+    own = {LABEL_MANAGED_BY: MANAGED_BY, LABEL_COMPONENT: STAGE_CONTAINER, LABEL_STAGE: spec.name}
     template = {
-        "metadata": {"labels": {**spec.labels, **outside_mesh(spec), LABEL_MANAGED_BY: MANAGED_BY, **own}},
+        "metadata": {"labels": {**spec.labels, **outside_mesh(spec), **with_identity(spec), **own}},
         "spec": _pod(spec, spec.stage),
     }
     meta = metadata(spec, _job_name(spec, template))

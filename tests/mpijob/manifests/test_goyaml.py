@@ -1,6 +1,5 @@
 """Kubernetes' own YAML reader (sigs.k8s.io/yaml, built from its Go module) reads back what our writer wrote."""
 
-import hashlib
 import json
 import random
 import subprocess
@@ -10,9 +9,8 @@ import pytest
 import yaml
 
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
-from testbed.debian_programs import needed_go
+from testbed.go_program import go_program
 from tests.mpijob.examples import EXAMPLES, Example
-from tests.mpijob.modules import cache_folder
 from tests.mpijob.strategies import HOSTILE
 
 SOURCES = Path(__file__).parent / "goyaml"
@@ -29,22 +27,8 @@ ALPHABET = "0123456789eExXoObB_.+-:aynYNtfT ~'\"\\\n\t$(){}[]&*!|>%@`#,\x07\x85\
 
 @pytest.fixture(scope="session")
 def goyaml() -> Path:
-    """The reader, built once and kept outside the checkout."""
-    content = b"".join((SOURCES / name).read_bytes() for name in ("main.go", "go.mod", "go.sum"))
-    binary = cache_folder() / f"goyaml-{hashlib.sha256(content).hexdigest()[:16]}"
-    if not binary.exists():
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            [needed_go(), "build", "-o", str(binary), "."],
-            cwd=SOURCES,
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
-        if done.returncode:
-            pytest.skip(f"sigs.k8s.io/yaml cannot be built: {done.stderr}")
-    return binary
+    """The reader."""
+    return go_program(SOURCES)
 
 
 def read_by_go(binary: Path, text: str) -> object:

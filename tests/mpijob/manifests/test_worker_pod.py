@@ -121,3 +121,28 @@ def test_adapters_bring_huge_pages_and_their_environment() -> None:
 
 def test_a_worker_without_adapters_looks_for_no_libraries_of_theirs() -> None:
     assert contract.ENV_EFA not in environment(worker(workers__gpus=8))
+
+
+def test_the_store_of_checkpoints_is_named_as_its_library_looks_for_it() -> None:
+    ports = {"network__storage_ports": [443, 9000]}
+    own = {"checkpoint__endpoint": "http://store:9000", **ports}
+    assert environment(worker(checkpoint="s3://b/p", **own))["AWS_ENDPOINT_URL_S3"] == "http://store:9000"
+    assert environment(worker(checkpoint="gs://b/p", **own))[contract.ENV_STORE_ENDPOINT] == "http://store:9000"
+    azure = environment(worker(checkpoint="az://c/p", checkpoint__account="account1"))
+    assert azure["AZURE_STORAGE_ACCOUNT_NAME"] == "account1"
+    assert environment(worker(checkpoint="https://account1.blob.core.windows.net/c/p"))[contract.ENV_CHECKPOINT] == (
+        "https://account1.blob.core.windows.net/c/p/default/fashion"
+    )
+
+
+def test_aks_gives_a_worker_with_an_account_a_token_of_it() -> None:
+    def labels(**keys: Any) -> dict[str, str]:
+        replicas = one(job(**keys), "MPIJob")["spec"]["mpiReplicaSpecs"]
+        found = {role: replicas[role]["template"]["metadata"]["labels"] for role in ("Launcher", "Worker")}
+        assert "azure.workload.identity/use" not in found["Launcher"]
+        worker_labels: dict[str, str] = found["Worker"]
+        return worker_labels
+
+    assert labels(cloud="aks", workers__service_account="trainer")["azure.workload.identity/use"] == "true"
+    assert "azure.workload.identity/use" not in labels(cloud="aks")
+    assert "azure.workload.identity/use" not in labels(cloud="gke", workers__service_account="trainer")

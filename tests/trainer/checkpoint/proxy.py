@@ -1,4 +1,4 @@
-"""A proxy in front of moto's S3 server. It injects faults of a network and a store, and adds what moto lacks.
+"""A proxy in front of a store's server. It injects faults of a network and a store, and adds what moto's S3 lacks.
 
 moto 5.2 checks `If-Match` and `If-None-Match`, but not atomically (two threads may both pass), and it stores a body
 even if it does not match its announced SHA-256. S3 does both, and so does the proxy: it sends one conditional write at
@@ -11,6 +11,7 @@ import hashlib
 import http.client
 import re
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ class Fault(StrEnum):
     """What happens to one request and its answer."""
 
     UNAVAILABLE = "503 before the store sees it"
+    THROTTLED = "429 before the store sees it, which asks for a second's time"
     CONFLICT = "409 before the store sees it"
     CUT_REQUEST = "the connection breaks before the store sees it"
     LOST_ANSWER = "the store did it, the connection breaks before the answer"
@@ -66,8 +68,13 @@ class Faults:
     lock: threading.Lock = field(default_factory=threading.Lock)
     conditional: threading.Lock = field(default_factory=threading.Lock)
     stopping: threading.Event = field(default_factory=threading.Event)
-    access_key: str = ""
-    """The only one that is good, if not empty: a request that is signed with another gets ExpiredToken."""
+    credential: str = ""
+    """Stands in the header of each request that may pass. Others get S3's ExpiredToken, or 401 for a token of OAuth."""
+
+    signature: str = ""
+    """Is added to the query in place of that header: the server behind knows nobody who hands out tokens."""
+    page: str = ""
+    """Is added to the query of each listing: how many it names."""
 
     def add(self, fault: Fault, method: str, path: str, *, times: int = 1, skip: int = 0) -> Rule:
         rule = Rule(fault=fault, method=method, path=path, times=times, skip=skip)
@@ -79,7 +86,7 @@ class Faults:
         with self.lock:
             self.rules.clear()
             self.log.clear()
-            self.access_key = ""
+            self.credential = self.signature = self.page = ""
 
     def choose(self, method: str, path: str) -> Fault | None:
         with self.lock:
@@ -110,6 +117,8 @@ class Handler(BaseHTTPRequestHandler):
         match fault:
             case Fault.UNAVAILABLE:
                 return self.answer(503, BODY.format(code="SlowDown").encode())
+            case Fault.THROTTLED:
+                return self.answer(429, BODY.format(code="SlowDown").encode(), [("Retry-After", "1")])
             case Fault.CONFLICT:
                 return self.answer(409, BODY.format(code="ConditionalRequestConflict").encode())
             case Fault.CUT_REQUEST:
@@ -118,8 +127,10 @@ class Handler(BaseHTTPRequestHandler):
                 body = flip(body)
             case Fault.IGNORE_CONDITIONS:
                 del self.headers["If-None-Match"], self.headers["If-Match"]
-        if f"Credential={self.faults.access_key}" not in self.headers.get("Authorization", ""):
-            return self.answer(400, BODY.format(code="ExpiredToken").encode())
+                self.path = re.sub("&?ifGenerationMatch=[0-9]+", "", self.path)
+        if self.faults.credential not in self.headers.get("Authorization", ""):
+            status = 401 if "Bearer" in self.faults.credential else 400
+            return self.answer(status, BODY.format(code="ExpiredToken").encode())
         if announced_digest_differs(self.headers, body):
             return self.answer(400, BODY.format(code="BadDigest").encode())
         status, headers, content = self.forward(body)
@@ -135,6 +146,11 @@ class Handler(BaseHTTPRequestHandler):
         return self.exchange(body)
 
     def exchange(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        if "prefix=" in self.path and self.faults.page:
+            self.path += f"&{self.faults.page}"
+        if self.faults.signature:
+            del self.headers["Authorization"]
+            self.path += f"{'&' if '?' in self.path else '?'}{self.faults.signature}"
         upstream = http.client.HTTPConnection(*self.faults.upstream, timeout=20)
         headers = {k: v for k, v in self.headers.items() if k.lower() not in {"expect", "connection"}}
         try:
@@ -203,13 +219,17 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def proxy(upstream: tuple[str, int], *, port: int = 0) -> Iterator[tuple[str, Faults]]:
+def proxy(
+    upstream: tuple[str, int], *, port: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, Faults]]:
     faults = Faults(upstream=upstream)
     server = Server(("127.0.0.1", port), type("Bound", (Handler,), {"faults": faults}))
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", faults
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}", faults
     finally:
         faults.stopping.set()
         server.shutdown()

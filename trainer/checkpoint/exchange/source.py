@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from hvd_elastic.stores.location import Location
+from hvd_elastic.stores.location import SCHEMES, Location
 from hvd_elastic.stores.store import Store
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.exchange import INDEX
@@ -22,14 +22,14 @@ def opened(place: str) -> Iterator[Path | None]:
     """Yield the path of a file, or of a folder of torch.distributed.checkpoint; None: neither is there.
 
     Args:
-        place: a path, `file:///path` or `s3://bucket/path`. What is downloaded goes when the context ends.
+        place: a path, `file:///path` or the URL of a file in a bucket. What is downloaded goes when the context ends.
 
     Raises:
         CheckpointUrlError: the URL cannot be used.
         StoreError: the store did not answer, or refused.
     """
     scheme = urlsplit(place).scheme
-    if scheme not in ("s3", "file"):
+    if scheme not in SCHEMES:
         yield Path(place)
         return
     location = Location.parse(place)

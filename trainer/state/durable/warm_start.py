@@ -28,8 +28,8 @@ class WarmStart:
     """What the job's description asks for."""
 
     place: str
-    """`s3://` or `file://`: a file of safetensors or `torch.save`, a folder of torch.distributed.checkpoint, or the
-    checkpoints of another job."""
+    """URL of a file of safetensors or `torch.save`, of a folder of torch.distributed.checkpoint, or of the checkpoints
+    of another job."""
     strict: bool = True
     """Weights that do not fit end the job. False: they are listed in the log, and the others are loaded."""
 

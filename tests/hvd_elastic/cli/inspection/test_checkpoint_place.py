@@ -49,5 +49,7 @@ def test_a_job_without_checkpoints_and_one_with_a_store_of_its_own(tmp_path: Pat
         readable_url(spec())
     own = spec(checkpoint={"url": "s3://b/runs", "endpoint": "https://minio.example.com"})
     assert readable_url(own) == "s3://b/runs/default/bert?endpoint=https://minio.example.com"
+    azure = spec(checkpoint={"url": "az://c/runs", "account": "account1"})
+    assert readable_url(azure) == "az://c/runs/default/bert?account=account1"
     (tmp_path / "default" / "bert").mkdir(parents=True)
     assert readable_url(spec(checkpoint=f"file://{tmp_path}")) == f"file://{tmp_path}/default/bert"

@@ -22,16 +22,16 @@ def test_a_copy_goes_on_with_the_credentials_that_replace_its_own(
     file.write_text("[default]\naws_access_key_id = first\naws_secret_access_key = first\n")
     split = urlsplit(endpoint)
     with proxy((str(split.hostname), int(split.port or 0))) as (url, faults):
-        faults.access_key = "first"
+        faults.credential = "Credential=first"
         source = ObjectSource(f"s3://{bucket}/set", endpoint=url, threads=2)
         (one,) = source.objects()
-        faults.access_key = "second"
+        faults.credential = "Credential=second"
         with pytest.raises(BucketError, match="ExpiredToken"):
             source.read(one, 0, 4)
         file.write_text("[default]\naws_access_key_id = second\naws_secret_access_key = second\n")
         assert source.read(one, 0, 4) == b"data"
         assert source.boto3.head("set/a")["content-length"] == "4"
-        faults.access_key = "third"
+        faults.credential = "Credential=third"
         file.write_text("[default]\naws_access_key_id = third\naws_secret_access_key = third\n")
         assert source.boto3.head("set/a")["content-length"] == "4"
         source.close()

@@ -1,45 +1,135 @@
-"""Faults of an object store, injected on the wire between our client and moto's server."""
+"""Faults of an object store, injected on the wire between each cloud's own library and a real server."""
 
 import itertools
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hvd_elastic.stores import s3_store
+from hvd_elastic.stores import object_requests, s3_requests
+from hvd_elastic.stores.azure_requests import AzureRequests
+from hvd_elastic.stores.gcs_requests import GcsRequests
 from hvd_elastic.stores.location import Location
+from hvd_elastic.stores.object_requests import ObjectRequests
+from hvd_elastic.stores.object_store import ObjectStore
 from hvd_elastic.stores.retry import TransientError
-from hvd_elastic.stores.s3_store import S3Store, make_client, translate_errors
+from hvd_elastic.stores.s3_requests import S3Requests, make_client, translate_errors
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.trainer.checkpoint import Checkpoints, FencedError, StoreError, StoreFullError
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
+from testbed.azure_server import ACCOUNT, KEY
 from tests.trainer.checkpoint.proxy import Fault, Faults, proxy, wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
 
 Open = Callable[..., Checkpoints]
 
-ONCE = [Fault.UNAVAILABLE, Fault.CUT_REQUEST, Fault.LOST_ANSWER]
-REQUESTS = [
-    ("GET", "latest"),
-    ("PUT", "owner.json"),
-    ("PUT", "latest"),
-    ("PUT", "manifests/"),
-    ("POST", r"data/.*\?uploads"),
-    ("PUT", r"data/.*partNumber=2"),
-    ("POST", r"data/.*uploadId"),
-    ("HEAD", "data/"),
-    ("GET", "list-type=2"),
-    ("POST", "delete"),
-]
+ONCE = [Fault.UNAVAILABLE, Fault.THROTTLED, Fault.CUT_REQUEST, Fault.LOST_ANSWER]
 
 
-def impatient(url: str, *, attempts: int = 3) -> S3Store:
+@dataclass(frozen=True, kw_only=True)
+class Cloud:
+    """A store of one cloud, and what its requests look like."""
+
+    url: str
+    faults: Faults
+    requests: tuple[tuple[str, str], ...]
+    """Method and path of each kind that a save sends."""
+    part: str
+    """Path of the second part, which is PUT."""
+    write: tuple[str, str]
+    """Of a manifest, a claim."""
+    read: str
+    """Path of what a GET of an object, whose key follows, asks for."""
+    two_keys: str
+    """What limits a listing, in its query."""
+
+
+_PARTS = (("POST", r"data/.*\?uploads"), ("PUT", r"data/.*partNumber=2"), ("POST", r"data/.*uploadId"))
+
+
+def s3_cloud(url: str, faults: Faults) -> Cloud:
+    return Cloud(
+        url=url,
+        faults=faults,
+        requests=(
+            *_PARTS,
+            ("GET", "latest"),
+            ("PUT", "owner.json"),
+            ("PUT", "latest"),
+            ("PUT", "manifests/"),
+            ("HEAD", "data/"),
+            ("GET", "list-type=2"),
+            ("POST", "delete"),
+        ),
+        part=r"partNumber=2",
+        write=("PUT", "manifests/"),
+        read="",
+        two_keys="max-keys=2",
+    )
+
+
+def gcs_cloud(url: str, faults: Faults) -> Cloud:
+    return Cloud(
+        url=url,
+        faults=faults,
+        requests=(
+            *_PARTS,
+            ("GET", r"/download/.*latest"),
+            ("POST", r"/upload/.*ifGenerationMatch"),
+            ("GET", r"/storage/v1/b/[^/]+/o/.*data"),
+            ("GET", r"/o\?.*prefix"),
+            ("GET", r"\?uploads"),
+            ("DELETE", "/o/"),
+        ),
+        part=r"partNumber=2",
+        write=("POST", "/upload/"),
+        read="/download/.*",
+        two_keys="maxResults=2",
+    )
+
+
+def azure_cloud(url: str, faults: Faults) -> Cloud:
+    return Cloud(
+        url=url,
+        faults=faults,
+        requests=(
+            ("PUT", r"data/.*comp=block&"),
+            ("PUT", r"data/.*comp=blocklist"),
+            ("GET", "latest"),
+            ("PUT", "owner.json"),
+            ("PUT", "latest"),
+            ("PUT", "manifests/"),
+            ("HEAD", "data/"),
+            ("GET", "comp=list"),
+            ("GET", "include=uncommittedblobs"),
+            ("DELETE", "data/"),
+        ),
+        part="blockid=MDAwMDI",
+        write=("PUT", "manifests/"),
+        read="",
+        two_keys="maxresults=2",
+    )
+
+
+_CLOUDS = {"s3": s3_cloud, "gcs": gcs_cloud, "azure": azure_cloud}
+
+
+@pytest.fixture(params=_CLOUDS)
+def cloud(request: pytest.FixtureRequest) -> Cloud:
+    faults = "faults" if request.param == "s3" else f"{request.param}_faults"
+    url = request.getfixturevalue(f"{request.param}_url")
+    return _CLOUDS[request.param](url, request.getfixturevalue(faults))
+
+
+def impatient(url: str, *, attempts: int = 3) -> ObjectStore:
     store = Location.parse(url).open(sleep=lambda _: None)
-    assert isinstance(store, S3Store)
+    assert isinstance(store, ObjectStore)
     store._attempts = attempts
     return store
 
@@ -50,28 +140,27 @@ def saved(checkpoints: Checkpoints, step: int, snapshot: dict[str, object] | Non
 
 
 @pytest.mark.parametrize("fault", ONCE)
-def test_a_transient_fault_of_any_request_is_retried(s3_url: str, faults: Faults, opened: Open, fault: Fault) -> None:
-    rules = [faults.add(fault, method, path) for method, path in REQUESTS]
-    checkpoints = opened(s3_url, keep=1)
+def test_a_transient_fault_of_any_request_is_retried(cloud: Cloud, opened: Open, fault: Fault) -> None:
+    rules = [cloud.faults.add(fault, method, path) for method, path in cloud.requests]
+    checkpoints = opened(cloud.url, keep=1)
     assert saved(checkpoints, 1, large(1, mib=6)), checkpoints.counts.error
     assert saved(checkpoints, 2), checkpoints.counts.error
     wait_for(lambda: all(rule.hits > 1 for rule in rules))
-    found = opened(s3_url, "two").latest()
+    found = opened(cloud.url, "two").latest()
     assert found is not None
     assert same(found.load(), small(2))
 
 
 @pytest.mark.parametrize("fault", [Fault.TRUNCATED, Fault.FLIPPED_DOWN, Fault.CUT_REQUEST])
 @pytest.mark.parametrize("path", ["manifests/00000001", "data/00000001"])
-def test_what_is_damaged_in_transfer_is_read_again(
-    s3_url: str, faults: Faults, opened: Open, fault: Fault, path: str
-) -> None:
-    checkpoints = opened(s3_url)
+def test_what_is_damaged_in_transfer_is_read_again(cloud: Cloud, opened: Open, fault: Fault, path: str) -> None:
+    checkpoints = opened(cloud.url)
     assert saved(checkpoints, 1, large(1))
-    faults.add(fault, "GET", path)
+    rule = cloud.faults.add(fault, "GET", cloud.read + path.replace("/", "(/|%2F)"))
     found = checkpoints.latest()
     assert found is not None
     assert same(found.load(), large(1))
+    assert rule.hits > 1
     assert checkpoints.rejected == ()
 
 
@@ -81,25 +170,23 @@ def test_a_register_that_is_damaged_in_transfer_fences_no_writer_out(s3_url: str
     assert saved(checkpoints, 1), checkpoints.counts.error
 
 
-def test_a_bit_flipped_on_the_way_up_is_refused_by_the_store_and_sent_again(
-    s3_url: str, faults: Faults, opened: Open
-) -> None:
-    for path in (r"data/.*partNumber=1", r"data/.*partNumber=3", "manifests/", "latest"):
-        faults.add(Fault.FLIPPED_UP, "PUT", path)
-    checkpoints = opened(s3_url)
+def test_a_bit_flipped_on_the_way_up_is_refused_by_the_store_and_sent_again(cloud: Cloud, opened: Open) -> None:
+    checkpoints = opened(cloud.url)
+    rules = [cloud.faults.add(Fault.FLIPPED_UP, *request) for request in (("PUT", cloud.part), cloud.write)]
     assert saved(checkpoints, 1, large(1)), checkpoints.counts.error
-    found = opened(s3_url, "two").latest()
+    assert all(rule.hits > 1 for rule in rules)
+    found = opened(cloud.url, "two").latest()
     assert found is not None
     assert same(found.load(), large(1))
 
 
 def test_a_dripping_body_is_given_up_and_asked_for_again(
-    s3_url: str, faults: Faults, opened: Open, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_store, "PART_SECONDS", 0.3)
-    checkpoints = opened(s3_url)
+    checkpoints = opened(cloud.url)
     assert saved(checkpoints, 1, large(1))
-    rule = faults.add(Fault.DRIP, "GET", "data/", times=2)
+    monkeypatch.setattr(object_requests, "PART_SECONDS", 2.0)
+    rule = cloud.faults.add(Fault.DRIP, "GET", f"{cloud.read}data(/|%2F)", times=2)
     found = checkpoints.latest()
     assert rule.hits > 3
     assert found is not None
@@ -112,12 +199,12 @@ def test_a_conflict_of_conditional_writes_is_tried_again(s3_url: str, faults: Fa
     assert saved(opened(s3_url), 1)
 
 
-def test_an_outage_fails_the_save_not_the_training_and_leaves_nothing_behind(s3_url: str, faults: Faults) -> None:
-    store = impatient(s3_url)
-    faults.add(Fault.UNAVAILABLE, "PUT", "partNumber=2", times=3)
+def test_an_outage_fails_the_save_not_the_training_and_leaves_nothing_behind(cloud: Cloud) -> None:
+    store = impatient(cloud.url)
+    cloud.faults.add(Fault.UNAVAILABLE, "PUT", cloud.part, times=3)
     upload = store.start_upload("data/a", 6 << 20)
     upload.put(1, 0, bytearray(5 << 20), s3_digest(5 << 20))
-    with pytest.raises(TransientError, match="503 SlowDown"):
+    with pytest.raises(TransientError, match="503"):
         upload.put(2, 5 << 20, bytearray(1 << 20), s3_digest(1 << 20))
     upload.abort()
     store.discard_uploads("data", lambda key: pytest.fail(f"{key} was left"))
@@ -144,23 +231,23 @@ def test_after_an_outage_the_next_save_comes_soon(s3_url: str, faults: Faults, o
     assert not any(checkpoints.due(3) for _ in range(4))
 
 
-def test_an_unreachable_store_is_not_an_empty_store(s3_url: str, faults: Faults, opened: Open) -> None:
-    checkpoints = opened(s3_url)
+def test_an_unreachable_store_is_not_an_empty_store(cloud: Cloud, opened: Open) -> None:
+    checkpoints = opened(cloud.url)
     assert saved(checkpoints, 1)
-    checkpoints._claim.store = impatient(s3_url)
-    faults.add(Fault.UNAVAILABLE, "GET", "list-type=2", times=99)
+    checkpoints._claim.store = impatient(cloud.url)
+    cloud.faults.add(Fault.UNAVAILABLE, "GET", r"[?&]prefix=", times=99)
     with pytest.raises(StoreError, match="503"):
         checkpoints.latest()
-    faults.clear()
-    faults.add(Fault.UNAVAILABLE, "GET", "data/", times=999)
+    cloud.faults.clear()
+    cloud.faults.add(Fault.UNAVAILABLE, "GET", f"{cloud.read}data(/|%2F)", times=999)
     with pytest.raises(StoreError, match="503"):
         checkpoints.latest()
 
 
-def test_an_endpoint_that_ignores_conditions_is_refused(s3_url: str, faults: Faults, opened: Open) -> None:
-    faults.add(Fault.IGNORE_CONDITIONS, "PUT", ".", times=99)
-    with pytest.raises(StoreError, match="ignores IfNoneMatch on writes, so two writers cannot be kept apart"):
-        opened(s3_url)
+def test_an_endpoint_that_ignores_conditions_is_refused(cloud: Cloud, opened: Open) -> None:
+    cloud.faults.add(Fault.IGNORE_CONDITIONS, cloud.write[0], ".", times=99)
+    with pytest.raises(StoreError, match="only if there is none, so two writers cannot be kept apart"):
+        opened(cloud.url)
 
 
 def test_a_quota_is_a_full_store(s3_url: str) -> None:
@@ -173,9 +260,9 @@ def test_a_quota_is_a_full_store(s3_url: str) -> None:
             raise ClientError(answer, "UploadPart")
 
 
-def test_a_missing_bucket_is_reported(s3_url: str, opened: Open) -> None:
-    with pytest.raises(StoreError, match=r"NoSuchBucket.*create the bucket, or correct the URL"):
-        opened(s3_url.replace("s3://b", "s3://c"))
+def test_a_missing_bucket_is_reported(cloud: Cloud, opened: Open) -> None:
+    with pytest.raises(StoreError, match=r"404.*create the (bucket|container), or correct the URL"):
+        opened(cloud.url.replace("://b", "://c"))
 
 
 def test_rot_at_rest_falls_back_to_the_one_before(s3_url: str, faults: Faults, opened: Open, s3_client: Any) -> None:
@@ -196,31 +283,30 @@ def test_rot_at_rest_falls_back_to_the_one_before(s3_url: str, faults: Faults, o
     assert rejected.why == "part 2 of 3 does not match its SHA-256"
 
 
-def test_a_lost_answer_to_a_move_by_a_successor_is_not_taken_for_ones_own(
-    s3_url: str, faults: Faults, opened: Open
-) -> None:
-    old = opened(s3_url, "one")
+def test_a_lost_answer_to_a_move_by_a_successor_is_not_taken_for_ones_own(cloud: Cloud, opened: Open) -> None:
+    old = opened(cloud.url, "one")
     assert saved(old, 1)
-    new = opened(s3_url, "two")
-    faults.add(Fault.LOST_ANSWER, "PUT", "latest")
+    new = opened(cloud.url, "two")
+    for _ in range(2):  # the manifest, and `latest`
+        cloud.faults.add(Fault.LOST_ANSWER, cloud.write[0], cloud.write[1].replace("manifests", "(manifests|latest)"))
     assert saved(new, 2)
     assert not saved(old, 3)
     with pytest.raises(FencedError, match="launcher two has claimed"):
         old.save(small(4), step=4, world_size=2, reason="interval")
 
 
-def test_more_objects_than_one_listing_names(s3_url: str) -> None:
-    store = impatient(s3_url)
-    client, real = store.client, store.client.list_objects_v2
-    store.client = type("Short", (), {"__getattr__": lambda _, name: getattr(client, name)})()
-    store.client.list_objects_v2 = lambda **arguments: real(**arguments, MaxKeys=2)
+def test_more_objects_than_one_listing_names(cloud: Cloud) -> None:
+    store = impatient(cloud.url)
     names = {f"manifests/{n}" for n in range(5)}
     assert all(store.create(name, b"x") for name in names)
+    cloud.faults.page = cloud.two_keys
     assert set(store.keys("manifests")) == names
+    listings = [path for method, path in cloud.faults.log if method == "GET" and "prefix=" in path]
+    assert len(listings) == 3
 
 
-def test_missing_data_is_corrupt_not_an_outage(s3_url: str, opened: Open) -> None:
-    checkpoints = opened(s3_url)
+def test_missing_data_is_corrupt_not_an_outage(cloud: Cloud, opened: Open) -> None:
+    checkpoints = opened(cloud.url)
     assert saved(checkpoints, 1)
     checkpoints._claim.store.delete(checkpoints._claim.store.keys("data"))
     with pytest.raises(CorruptError, match="none of the checkpoints verifies"):
@@ -276,20 +362,42 @@ def dead_endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
         server.close()
 
 
-@pytest.mark.usefixtures("s3_proxy")  # for its credentials
-def test_a_store_that_is_not_there_is_asked_again(dead_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def s3_requests_to(endpoint: str) -> ObjectRequests:
+    return S3Requests(make_client(endpoint=endpoint, region="us-east-1", threads=1), bucket="bucket", prefix="p")
+
+
+def gcs_requests_to(endpoint: str) -> ObjectRequests:
+    return GcsRequests(endpoint=endpoint, bucket="bucket", prefix="p", threads=1)
+
+
+def azure_requests_to(endpoint: str) -> ObjectRequests:
+    return AzureRequests(account_url=f"{endpoint}/{ACCOUNT}", container="bucket", prefix="p", threads=1)
+
+
+@pytest.fixture
+def azure_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
+
+
+@pytest.mark.usefixtures("s3_proxy", "azure_key")  # for their credentials
+@pytest.mark.parametrize("requests_to", [s3_requests_to, gcs_requests_to, azure_requests_to])
+def test_a_store_that_is_not_there_is_asked_again(
+    dead_endpoint: str, requests_to: Callable[[str], ObjectRequests], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A blip of the network, of DNS or of the endpoint: each request ends as a failure that may pass."""
-    monkeypatch.setattr(s3_store, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(object_requests, "SILENCE_SECONDS", 0.1)
     waits: list[float] = []
-    client = make_client(endpoint=dead_endpoint, region="us-east-1", threads=1)
-    store = S3Store(client, bucket="bucket", prefix="p", part_bytes=1, threads=1, sleep=waits.append, attempts=3)
+    store = ObjectStore(requests_to(dead_endpoint), part_bytes=1, threads=1, sleep=waits.append, attempts=3)
     requests: list[Callable[[], object]] = [
         lambda: store.read("latest"),
+        lambda: store.size_of("latest"),
         lambda: store.create("key", b"x"),
-        lambda: store.replace("key", b"x", version="v"),
+        lambda: store.replace("key", b"x", version="1"),
         lambda: store.keys("manifests"),
+        lambda: store.delete(["key"]),
         lambda: store.read_into("data/a", 0, memoryview(bytearray(4))),
-        lambda: store.start_upload("data/a", 4),
+        lambda: store.start_upload("data/a", 4).put(1, 0, bytearray(4), s3_digest(4)),
+        lambda: store.discard_uploads("data", lambda _: True),
     ]
     for request in requests:
         waits.clear()
@@ -299,14 +407,31 @@ def test_a_store_that_is_not_there_is_asked_again(dead_endpoint: str, monkeypatc
     store.close()
 
 
-def test_a_store_that_refuses_connections_for_a_moment_is_used_when_it_is_back(s3_url: str, faults: Faults) -> None:
+def test_a_store_that_refuses_connections_for_a_moment_is_used_when_it_is_back(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As while the pod of the store is replaced, or before its Service has an endpoint."""
-    store, port = impatient(s3_url), free_port()
-    store.client = make_client(endpoint=f"http://127.0.0.1:{port}", region="us-east-1", threads=1)
+    port = free_port()
+    url = re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", cloud.url)
+    monkeypatch.setattr(s3_requests, "make_client", make_client)
     with ExitStack() as back:
-        store._sleep = lambda _: back.enter_context(proxy(faults.upstream, port=port))
+        store = Location.parse(url).open(sleep=lambda _: back.enter_context(proxy(cloud.faults.upstream, port=port)))
         assert store.keys("manifests") == ()
-    store.close()
+        store.close()
+
+
+def test_a_store_that_asks_for_time_is_given_it(cloud: Cloud) -> None:
+    waits: list[float] = []
+    store = Location.parse(cloud.url).open(sleep=waits.append)
+    cloud.faults.add(Fault.THROTTLED, *cloud.write)
+    assert store.create("manifests/a", b"x")
+    assert [wait >= 1 for wait in waits] == [True]
+
+
+def test_more_than_a_store_holds_is_refused(cloud: Cloud) -> None:
+    store = impatient(cloud.url)
+    with pytest.raises(StoreError, match=r"bytes are more than this store holds: \d+ TiB"):
+        store.start_upload("data/a", store.requests.most_bytes + 1)
 
 
 @pytest.fixture
@@ -329,18 +454,18 @@ def test_a_credentials_file_that_is_rotated_is_read_anew(
 ) -> None:
     endpoint = s3_url.partition("endpoint=")[2].partition("&")[0]
     monkeypatch.setattr(
-        s3_store, "make_client", lambda **_: make_client(endpoint=endpoint, region="us-east-1", threads=3)
+        s3_requests, "make_client", lambda **_: make_client(endpoint=endpoint, region="us-east-1", threads=3)
     )
-    faults.access_key = "first"
+    faults.credential = "Credential=first"
     keys("first")
     checkpoints = opened(s3_url)
     for step, name in enumerate(("second", "third"), 1):
-        faults.access_key = name
+        faults.credential = f"Credential={name}"
         keys(name)
         assert saved(checkpoints, step, large(step, mib=11)), checkpoints.counts.error
     found = checkpoints.latest()
     assert found is not None
-    faults.access_key = "fourth"
+    faults.credential = "Credential=fourth"
     assert not saved(checkpoints, 3), "the old ones have ended, and others are not there yet"
     assert "ExpiredToken" in checkpoints.counts.error
     keys("fourth")
@@ -354,9 +479,9 @@ def test_a_wrong_certificate_is_not_asked_again() -> None:
     from botocore.exceptions import SSLError
 
     refused = SSLError(endpoint_url="https://store", error="[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
-    with pytest.raises(StoreError, match="CERTIFICATE_VERIFY_FAILED") as caught, s3_store.translate_errors("list"):
+    with pytest.raises(StoreError, match="CERTIFICATE_VERIFY_FAILED") as caught, s3_requests.translate_errors("list"):
         raise refused
     assert not isinstance(caught.value, TransientError)
     broken = SSLError(endpoint_url="https://store", error="EOF occurred in violation of protocol")
-    with pytest.raises(TransientError), s3_store.translate_errors("list"):
+    with pytest.raises(TransientError), s3_requests.translate_errors("list"):
         raise broken

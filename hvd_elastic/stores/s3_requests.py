@@ -1,0 +1,241 @@
+"""Requests to object stores with the S3 protocol: AWS, MinIO, Ceph, R2 ...
+
+Facts: the answer is 412 to `If-None-Match: *` if the key exists and to `If-Match` if the ETag differs, and 409 if
+another conditional write was in progress (S3 user guide, "Conditional writes"). A multipart ETag is not a digest of the
+content, so each part carries `x-amz-checksum-sha256`, which the store verifies.
+"""
+
+import os
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from hvd_elastic.stores import object_requests, rotated_credentials
+from hvd_elastic.stores.errors import CorruptError, StoreError
+from hvd_elastic.stores.object_requests import ConditionError
+from hvd_elastic.stores.retry import TransientError, no_answer, refusal
+from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
+
+DELETE_AT_ONCE: Final = 1_000
+_TRANSIENT_CODES: Final = frozenset(
+    {"SlowDown", "RequestTimeout", "BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody", "InternalError"}
+)
+_FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"})
+_ADVICE: Final = {
+    403: "grant s3:GetObject, PutObject, DeleteObject, ListBucket and AbortMultipartUpload on the prefix",
+    404: "create the bucket, or correct the URL",
+    501: "this endpoint lacks a required part of S3: use another endpoint, or a shared file system",
+}
+
+
+@contextmanager
+def translate_errors(what: str) -> Iterator[None]:
+    """Translate the errors of botocore and urllib3 into StoreError, and 412 into ConditionError."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ClientError as error:
+        raise _error_of(what, error.response) from error
+    except (BotoCoreError, HTTPError, OSError) as error:
+        raise (no_answer(what, error) if _may_pass(error) else StoreError(f"{what}: {error}")) from error
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a request that got no answer may get one at the next attempt.
+
+    A missing credential or a wrong parameter stays so. A refused connection, a name that is not resolved, credentials
+    that are not handed out: so a service looks that is being restarted.
+    """
+    from botocore import exceptions
+
+    return not isinstance(error, exceptions.BotoCoreError) or isinstance(
+        error,
+        exceptions.ConnectionError
+        | exceptions.HTTPClientError
+        | exceptions.CredentialRetrievalError
+        | exceptions.MetadataRetrievalError
+        | exceptions.TokenRetrievalError,
+    )
+
+
+def _error_of(what: str, answer: Any) -> Exception:
+    status, code = answer["ResponseMetadata"]["HTTPStatusCode"], answer["Error"].get("Code", "")
+    if status == 412:
+        return ConditionError(what)
+    return refusal(
+        what,
+        status,
+        f"{code} {answer['Error'].get('Message', '')}",
+        advice=_ADVICE,
+        retry_after=answer["ResponseMetadata"].get("HTTPHeaders", {}).get("retry-after"),
+        full=code in _FULL_CODES,
+        transient=code in _TRANSIENT_CODES,
+    )
+
+
+def _code(error: StoreError) -> str:
+    """The S3 error code of the answer that caused `error`; empty if there was no answer."""
+    from botocore.exceptions import ClientError
+
+    # An error of the connection has a `response` too, which is None.
+    return str(error.__cause__.response["Error"].get("Code", "")) if isinstance(error.__cause__, ClientError) else ""
+
+
+def _is_missing(error: StoreError) -> bool:
+    """Whether the store answered that there is no such key."""
+    return _code(error) in {"NoSuchKey", "404"}
+
+
+def make_client(*, endpoint: str | None, region: str | None, threads: int) -> Any:
+    """Return a client with these time-outs. Credentials come from boto3's own chain (role, environment, file)."""
+    import boto3
+    from botocore.config import Config
+
+    own = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    config = Config(
+        retries={"total_max_attempts": 1},
+        connect_timeout=object_requests.CONNECT_SECONDS,
+        read_timeout=object_requests.SILENCE_SECONDS,
+        max_pool_connections=threads + 2,
+        tcp_keepalive=True,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        # An endpoint in the cluster has no wildcard DNS name for its buckets.
+        s3={"addressing_style": "path"} if own else None,
+    )
+    session = boto3.session.Session(region_name=region)
+    return rotated_credentials.make_client(session, endpoint_url=endpoint, config=config)
+
+
+class S3Requests:
+    """Of a prefix of a bucket."""
+
+    most_bytes = 10_000 * (5 << 30)
+    """48.8 TiB (S3 user guide, "Multipart upload limits")."""
+    honoured_by = "AWS S3, a current MinIO or Ceph, R2"
+    other_version = f'"{"0" * 32}"'
+
+    def __init__(self, client: Any, *, bucket: str, prefix: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.client = client
+        self._bucket, self._clock = bucket, clock
+        self._prefix = f"{prefix}/" if prefix else ""
+        self.where = f"s3://{bucket}/{self._prefix}"
+
+    def _send(self, what: str, call: Callable[..., Any], **arguments: object) -> Any:
+        with translate_errors(f"{self.where}{what}"):
+            return call(Bucket=self._bucket, **arguments)
+
+    def read(self, key: str) -> StoredObject | None:
+        try:
+            with translate_errors(f"{self.where}{key}"):
+                answer = self.client.get_object(Bucket=self._bucket, Key=self._prefix + key)
+                if answer["ContentLength"] > SMALL_BYTES:
+                    raise CorruptError(f"{self.where}{key} is longer than {SMALL_BYTES} bytes")
+                data = bytearray(answer["ContentLength"])
+                self._read_body(answer["Body"], memoryview(data), key)
+                return StoredObject(data=bytes(data), version=answer["ETag"])
+        except StoreError as error:
+            if _is_missing(error):
+                return None
+            raise
+
+    def size_of(self, key: str) -> int | None:
+        try:
+            answer = self._send(f"{key}: look", self.client.head_object, Key=self._prefix + key)
+        except StoreError as error:
+            if _is_missing(error):
+                return None
+            raise
+        return int(answer["ContentLength"])
+
+    def write(self, key: str, data: bytes, *, version: str | None) -> str:
+        """Write with `If-None-Match: *` or `If-Match`."""
+        condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
+        put = {"Key": self._prefix + key, "Body": data, "ChecksumAlgorithm": "SHA256", **condition}
+        try:
+            answer = self._send(f"{key}: put", self.client.put_object, **put)
+        except StoreError as error:
+            if _is_missing(error):
+                raise ConditionError(key) from error
+            raise
+        return str(answer["ETag"])
+
+    def page(self, folder: str, more: str | None) -> tuple[Sequence[str], str | None]:
+        """1000 keys at most."""
+        follows = {"ContinuationToken": more} if more else {}
+        prefix = f"{self._prefix}{folder}/"
+        answer = self._send(f"{folder}/: list", self.client.list_objects_v2, Prefix=prefix, **follows)
+        keys = [entry["Key"].removeprefix(self._prefix) for entry in answer.get("Contents", ())]
+        return keys, answer["NextContinuationToken"] if answer.get("IsTruncated") else None
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Up to 1000 keys per request."""
+        objects = [{"Key": self._prefix + key} for key in keys]
+        for at in range(0, len(objects), DELETE_AT_ONCE):
+            batch = {"Objects": objects[at : at + DELETE_AT_ONCE], "Quiet": True}
+            answer = self._send("delete", self.client.delete_objects, Delete=batch)
+            if errors := answer.get("Errors"):
+                raise StoreError(f"s3://{self._bucket}/{errors[0]['Key']}: delete: {errors[0].get('Message', '')}")
+
+    def read_into(self, key: str, offset: int, target: memoryview) -> None:
+        """Read a range of bytes."""
+        try:
+            with translate_errors(f"{self.where}{key}"):
+                span = f"bytes={offset}-{offset + len(target) - 1}"
+                answer = self.client.get_object(Bucket=self._bucket, Key=self._prefix + key, Range=span)
+                if answer["ContentLength"] != len(target):
+                    raise CorruptError(f"{self.where}{key} is too short")
+                self._read_body(answer["Body"], target, key)
+        except StoreError as error:
+            if _is_missing(error) or _code(error) == "InvalidRange":
+                raise CorruptError(f"{self.where}{key} is missing or too short") from error
+            raise
+
+    def _read_body(self, body: Any, target: memoryview, key: str) -> None:
+        """Fill `target`. `read1` returns what has arrived; `read` would wait for all of it, however slow it is."""
+        stream = getattr(body, "_raw_stream", body)
+        deadline = self._clock() + object_requests.PART_SECONDS
+        with body:
+            while target:
+                piece = stream.read1(len(target))
+                if not piece:
+                    raise TransientError(f"{self.where}{key}: {len(target)} bytes are missing")
+                target[: len(piece)] = piece
+                target = target[len(piece) :]
+                if target and self._clock() > deadline:
+                    raise TransientError(f"{self.where}{key}: too slow")
+            # A connection is reused only if its answer was read to the end.
+            stream.read1(1)
+
+    def start_upload(self, key: str) -> str:
+        start = {"Key": self._prefix + key, "ChecksumAlgorithm": "SHA256"}
+        return str(self._send(f"{key}: start", self.client.create_multipart_upload, **start)["UploadId"])
+
+    def put_part(self, key: str, upload: str, number: int, data: bytearray, sha256: bytes) -> object:
+        part = {"PartNumber": number, "ChecksumSHA256": b64encode(sha256).decode()}
+        at = {"Key": self._prefix + key, "UploadId": upload}
+        answer = self._send(f"{key}: part {number}", self.client.upload_part, **at, **part, Body=data)
+        return {**part, "ETag": answer["ETag"]}
+
+    def finish_upload(self, key: str, upload: str, parts: Mapping[int, object]) -> None:
+        whole = {"Parts": [parts[number] for number in sorted(parts)]}
+        at = {"Key": self._prefix + key, "UploadId": upload, "MultipartUpload": whole}
+        self._send(f"{key}: complete", self.client.complete_multipart_upload, **at)
+
+    def abort_upload(self, key: str, upload: str) -> None:
+        at = {"Key": self._prefix + key, "UploadId": upload}
+        self._send(f"{key}: abort", self.client.abort_multipart_upload, **at)
+
+    def uploads(self, folder: str) -> Iterator[tuple[str, str]]:
+        """1000 at most: the next save finds more."""
+        listed = {"Prefix": f"{self._prefix}{folder}/"}
+        answer = self._send(f"{folder}/: list uploads", self.client.list_multipart_uploads, **listed)
+        for upload in answer.get("Uploads", ()):
+            yield upload["Key"].removeprefix(self._prefix), upload["UploadId"]
+
+    def close(self) -> None:
+        self.client.close()

@@ -1,0 +1,67 @@
+"""A job whose checkpoints are in a server of another cloud goes on there after all its pods have gone."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import pytest
+
+from hvd_elastic.mpijob.contract import Role
+from testbed import azure_server, gcs_server
+from testbed.cluster.site import Site
+from testbed.cluster.standing import SIZE, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
+
+BUCKET: Final = "team-bucket"
+
+Serving = Callable[[str, Kubectl], AbstractContextManager[dict[str, Any]]]
+
+
+@contextlib.contextmanager
+def google(address: str, kubectl: Kubectl) -> Iterator[dict[str, Any]]:
+    """A server on this address, and the keys of a job whose checkpoints go there."""
+    with gcs_server.gcs_server(address) as (_, port):
+        endpoint = f"http://{address}:{port}"
+        gcs_server.create_bucket(endpoint, BUCKET)
+        checkpoint = {"url": f"gs://{BUCKET}/checkpoints", "every": 5, "endpoint": endpoint}
+        yield {"checkpoint": checkpoint, "network": {"storage_ports": [port]}}
+
+
+@contextlib.contextmanager
+def azure(address: str, kubectl: Kubectl) -> Iterator[dict[str, Any]]:
+    """The same, and the Secret by which the job gets in."""
+    with azure_server.azure_server(address) as (_, port):
+        endpoint = f"http://{address}:{port}/{azure_server.ACCOUNT}"
+        azure_server.create_container(endpoint, BUCKET)
+        kubectl("create", "secret", "generic", "account", f"--from-literal=AZURE_STORAGE_KEY={azure_server.KEY}")
+        checkpoint = {"url": f"az://{BUCKET}/checkpoints", "every": 5, "endpoint": endpoint}
+        yield {"checkpoint": checkpoint, "secrets": ["account"], "network": {"storage_ports": [port]}}
+
+
+@pytest.mark.parametrize("serving", [google, azure])
+def test_a_job_goes_on_where_it_was(cluster: Site, namespace: Kubectl, timeline: Timeline, serving: Serving) -> None:
+    with serving(cluster.local().plane.subnets.gateway, namespace) as keys:
+        job = start(cluster, namespace, "launch", **keys)
+        job.wait_size(SIZE)
+        job.wait_steps(10)
+
+        timeline.mark("deleted and applied again")
+        namespace("delete", "mpijob", job.name, "--wait=true")
+        waiting.until(
+            "every pod is gone",
+            lambda: not job.pods(Role.WORKER) and not job.pods(Role.LAUNCHER),
+            within_seconds=60,
+            seen=job.describe,
+        )
+        done = job.account.steps[-1]["step"]
+        namespace("apply", "-f", str(job.shared / "manifests.yaml"))
+        back = timeline.mark("applied again")
+        job.wait_size(SIZE, since=back)
+        again = job.account.since(back).steps[0]["step"]
+        assert 1 < again <= done + 1
+        assert not job.account.skipped()

@@ -1,0 +1,238 @@
+"""Pods with an identity of their cloud and no key anywhere: tokens are fetched, used and renewed, at stand-ins."""
+
+import json
+import os
+import ssl
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_elastic.stores.errors import StoreError
+from hvd_elastic.stores.location import Location
+from hvd_elastic.stores.retry import TransientError
+from testbed import azure_server
+from testbed.gcs_server import create_bucket
+from testbed.kube.certificates import Authority
+from tests.trainer.checkpoint.proxy import Faults, proxy
+
+TENANT = "11111111-2222-3333-4444-555555555555"
+
+
+@dataclass(kw_only=True)
+class Tokens:
+    """What the stand-in hands out, and to whom."""
+
+    token: str = "first"
+    seconds: int = 3600
+    """Left of its life."""
+    fails: int = 0
+    """So many requests are answered with 503 first."""
+    asked: list[str] = field(default_factory=list)
+
+    def answer(self, path: str, host: str, form: str) -> tuple[int, Any]:
+        self.asked.append(f"{path} {form}")
+        if self.fails:
+            self.fails -= 1
+            return 503, {"error": "later"}
+        if "/service-accounts/" in path and "/token" not in path:
+            return 200, {"email": "job@project", "scopes": [], "aliases": ["default"]}
+        if path.startswith("/computeMetadata/v1/universe"):
+            return 404, {}
+        if path.endswith("openid-configuration"):
+            root = f"https://{host}/{TENANT}"
+            return 200, {
+                "issuer": f"{root}/v2.0",
+                "authorization_endpoint": f"{root}/oauth2/v2.0/authorize",
+                "token_endpoint": f"{root}/oauth2/v2.0/token",
+            }
+        if "/oauth2/" in path or "/service-accounts/" in path:
+            return 200, {"access_token": self.token, "expires_in": self.seconds, "token_type": "Bearer"}
+        return 200, {}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.create(tmp_path_factory.mktemp("authority") / "own")
+
+
+@pytest.fixture(scope="module")
+def tls(authority: Authority) -> ssl.SSLContext:
+    pair = authority.issue("server", "server", answers_to=["127.0.0.1"])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.certificate, pair.key)
+    return context
+
+
+@pytest.fixture(scope="module")
+def handed_out() -> Tokens:
+    return Tokens()
+
+
+@pytest.fixture
+def tokens(handed_out: Tokens) -> Tokens:
+    handed_out.__init__()  # type: ignore[misc]
+    return handed_out
+
+
+def served(tokens: Tokens, tls: ssl.SSLContext | None) -> Iterator[str]:
+    class Service(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            form = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
+            status, answer = tokens.answer(self.path, self.headers["Host"], form)
+            self.send_response(status)
+            self.send_header("Metadata-Flavor", "Google")
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def metadata(handed_out: Tokens) -> Iterator[str]:
+    """One for all tests: Google's library reads its address once."""
+    yield from served(handed_out, None)
+
+
+@pytest.fixture
+def entra(tokens: Tokens, tls: ssl.SSLContext) -> Iterator[str]:
+    yield from served(tokens, tls)
+
+
+@pytest.fixture(autouse=True)
+def a_pod_without_keys(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AZURE_", "GOOGLE_", "GCE_", "CLOUDSDK_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.root))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+
+
+@pytest.fixture
+def gke(
+    gcs_proxy: tuple[str, Faults], metadata: str, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, Faults]]:
+    """Workload Identity Federation: the node's metadata server answers for the pod."""
+    for name in ("GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"):
+        monkeypatch.setenv(name, metadata)
+    bucket = f"b{uuid.uuid4().hex}"
+    create_bucket(gcs_proxy[0], bucket)
+    with proxy(gcs_proxy[1].upstream, tls=tls) as (endpoint, faults):
+        yield f"gs://{bucket}/jobs/a?endpoint={endpoint}", faults
+
+
+def azure_store(azure_proxy: tuple[str, Faults], tls: ssl.SSLContext) -> Iterator[tuple[str, Faults]]:
+    container = f"b{uuid.uuid4().hex}"
+    azure_server.create_container(f"{azure_proxy[0]}/{azure_server.ACCOUNT}", container)
+    with proxy(azure_proxy[1].upstream, tls=tls) as (endpoint, faults):
+        faults.signature = azure_server.signature()
+        yield f"az://{container}/jobs/a?endpoint={endpoint}/{azure_server.ACCOUNT}", faults
+
+
+@pytest.fixture
+def managed_identity(
+    azure_proxy: tuple[str, Faults], metadata: str, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, Faults]]:
+    """The node's instance metadata service answers for the pod."""
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", f"http://{metadata}")
+    yield from azure_store(azure_proxy, tls)
+
+
+@pytest.fixture
+def workload_identity(
+    azure_proxy: tuple[str, Faults], entra: str, tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, Faults]]:
+    """What the webhook of AKS gives to a pod: a token of Kubernetes, and whom to show it."""
+    (tmp_path / "token").write_text("of kubernetes")
+    monkeypatch.setenv("AZURE_CLIENT_ID", "job")
+    monkeypatch.setenv("AZURE_TENANT_ID", TENANT)
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("AZURE_AUTHORITY_HOST", f"https://{entra}")
+    # Without it the library asks at most every 30 seconds.
+    monkeypatch.setattr("azure.identity._internal.utils.DEFAULT_TOKEN_REFRESH_RETRY_DELAY", 0)
+    monkeypatch.setattr("msal.authority.WELL_KNOWN_AUTHORITY_HOSTS", frozenset({entra}))
+    yield from azure_store(azure_proxy, tls)
+
+
+@pytest.fixture(params=["gke", "managed_identity", "workload_identity"])
+def pod(request: pytest.FixtureRequest) -> tuple[str, Faults]:
+    """A store that takes the identity's token alone, and what it does."""
+    found: tuple[str, Faults] = request.getfixturevalue(request.param)
+    return found
+
+
+def test_a_token_is_fetched_and_used(pod: tuple[str, Faults], tokens: Tokens) -> None:
+    url, faults = pod
+    store = Location.parse(url).open()
+    faults.credential = "Bearer first"
+    assert store.create("manifests/a", b"1")
+    asked = len(tokens.asked)
+    assert store.keys("manifests") == ("manifests/a",)
+    assert len(tokens.asked) == asked, "one token serves many requests"
+    store.close()
+
+
+def test_a_token_is_renewed_before_its_end(pod: tuple[str, Faults], tokens: Tokens) -> None:
+    url, faults = pod
+    faults.credential, tokens.seconds = "Bearer first", 100  # less than what is left when it is renewed
+    store = Location.parse(url).open()
+    assert store.create("manifests/b", b"1")
+    tokens.token, faults.credential = "second", "Bearer second"
+    assert store.create("manifests/c", b"1")
+    store.close()
+
+
+def test_a_token_that_is_refused_early_is_replaced(gke: tuple[str, Faults], tokens: Tokens) -> None:
+    url, faults = gke
+    faults.credential = "Bearer first"
+    store = Location.parse(url).open(sleep=lambda _: None)
+    assert store.create("manifests/a", b"1")
+    tokens.token, faults.credential = "second", "Bearer second"
+    assert store.create("manifests/b", b"1")
+    store.close()
+
+
+def test_who_hands_out_tokens_may_be_away_for_a_moment(pod: tuple[str, Faults], tokens: Tokens) -> None:
+    url, faults = pod
+    faults.credential, tokens.fails = "Bearer first", 1
+    store = Location.parse(url).open(sleep=lambda _: None)
+    assert store.create("manifests/a", b"1")
+    store.close()
+
+
+def test_no_identity_is_said(
+    tmp_path: Path, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, azure_proxy: tuple[str, Faults]
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "environmentcredential")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for url in ("gs://bucket/a", "az://bucket/a?account=account1"):
+        with pytest.raises(StoreError, match="no credentials") as caught:
+            Location.parse(url).open().read("owner.json")
+        assert not isinstance(caught.value, TransientError)
+
+
+def test_a_token_never_goes_over_a_connection_without_tls(gke: tuple[str, Faults], tokens: Tokens) -> None:
+    url, faults = gke
+    plain = f"http://{faults.upstream[0]}:{faults.upstream[1]}"
+    store = Location.parse(f"{url.partition('?')[0]}?endpoint={plain}").open()
+    assert store.keys("manifests") == ()
+    assert tokens.asked == []
