@@ -62,20 +62,20 @@ def measure(site: Site, workers: int, pace: Pace) -> MeasuredScale:
 
 
 @contextmanager
-def operator_pace(site: Site, pace: Pace) -> Iterator[None]:
-    """A fresh operator of that pace."""
-    operators = site.kubectl.within("mpi-operator")
+def operator_pace(site: Site, pace: Pace, *, program: Path | None = None) -> Iterator[None]:
+    """A fresh operator of that pace. `program`: another one than the cluster's."""
     operator = site.local().daemon(control_plane.OPERATOR)
     try:
-        with operator.with_arguments(*pace.flags()):
-            _leads(operators)
+        with operator.with_arguments(*pace.flags(), program=program):
+            wait_leading(site)
             yield
     finally:
-        _leads(operators)
+        wait_leading(site)
 
 
-def _leads(operators: Kubectl) -> None:
+def wait_leading(site: Site) -> None:
     """Wait until the operator that runs now takes jobs up. The lease of the one before it would hold it up."""
+    operators = site.kubectl.within("mpi-operator")
     operators("delete", "leases", "--all")
     addons.wait_mpi_operator(operators)
 
@@ -104,6 +104,10 @@ class ScaledJob:
     workers: int
     found: MeasuredScale
     stack: ExitStack
+    keeps_record: bool = True
+    """Whether its sidecar writes a ledger and the live status."""
+    metrics_port: int = 0
+    """Of this machine, on which the sidecar serves its metrics; 0: nowhere."""
     watch: PodWatch = field(init=False)
     others: dict[str, int] = field(default_factory=dict)
     """Processes whose cost counts beside the cluster's: the sidecar, once it runs."""
@@ -112,9 +116,7 @@ class ScaledJob:
 
     def live(self) -> None:
         """From its submission to its deletion. Raises DeadlineError where it stands still."""
-        self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
-        self.watch = self.stack.enter_context(PodWatch(self.kubectl, selector=f"{LABEL_JOB_ROLE}={Role.WORKER}"))
-        self._start()
+        self.start()
         rest, half = self.workers - 1, self.workers // 2
         for change, count in (
             (Change.ONE_LEAVES, rest),
@@ -122,10 +124,13 @@ class ScaledJob:
             (Change.HALF_LEAVE, half),
             (Change.HALF_BACK, self.workers),
         ):
-            self._change(change, count, partial(self._scale, count))
+            self._change(change, count, partial(self.scale, count))
         self._change(Change.DELETED, 0, lambda: self.kubectl("delete", "mpijob", NAME, "--wait=false"))
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Until all workers are there. Raises DeadlineError."""
+        self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
+        self.watch = self.stack.enter_context(PodWatch(self.kubectl, selector=f"{LABEL_JOB_ROLE}={Role.WORKER}"))
         log = self.site.local().daemon(control_plane.OPERATOR).log
         before = log.stat().st_size
 
@@ -171,10 +176,12 @@ class ScaledJob:
             "namespace": self.kubectl.namespace,
             "max_workers": self.workers,
             "nodes": False,
-            "pod_uid": self._launcher()[0]["metadata"]["uid"],
+            "pod_uid": self._launcher()[0]["metadata"]["uid"] if self.keeps_record else "",
             "ready_port": self._listen(),
         }
-        process = sidecar_process(self.folder, plane.subnets.gateway, plane.api_port, options)
+        process = sidecar_process(
+            self.folder, plane.subnets.gateway, plane.api_port, options, metrics_port=self.metrics_port
+        )
         self.others[control_plane.SIDECAR] = self.stack.enter_context(process).pid
 
     def _listen(self) -> int:
@@ -183,7 +190,8 @@ class ScaledJob:
         threading.Thread(target=answer, args=(listener,), daemon=True).start()
         return int(listener.getsockname()[1])
 
-    def _scale(self, count: int) -> None:
+    def scale(self, count: int) -> None:
+        """Ask for so many workers, as nobody should who has a job that trains: they are not drained."""
         self.kubectl.patch("mpijob", NAME, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": count}}}})
 
     def _change(self, change: Change, count: int, begin: Callable[[], object]) -> None:
@@ -192,7 +200,7 @@ class ScaledJob:
         before, began = control_plane.cpu_seconds(machine, self.others), time.time()
         begin()
         seconds = {} if change == Change.DELETED else self._lists(count, began)
-        self._until(f"{count} workers run", lambda: self._settled(count))
+        self._until(f"{count} workers run", lambda: self.settled(count))
         after = control_plane.cpu_seconds(machine, self.others)
         cpu = {process: spent - before.get(process, 0.0) for process, spent in after.items()}
         lives = self.watch.lives()
@@ -205,7 +213,7 @@ class ScaledJob:
 
         def listed() -> bool:
             nonlocal looked
-            if not self._settled(count) or time.time() - looked < CONFIGMAP_SECONDS:
+            if not self.settled(count) or time.time() - looked < CONFIGMAP_SECONDS:
                 return False
             looked = time.time()
             return self._configmap().get("discover_hosts.sh", "").count("echo ") == count
@@ -220,7 +228,7 @@ class ScaledJob:
         found = self.kubectl.find("configmap", f"{NAME}-config")
         return found["data"] if found else {}
 
-    def _settled(self, count: int) -> bool:
+    def settled(self, count: int) -> bool:
         """Whether exactly so many workers are there, and run."""
         pods = self.watch.pods()
         return len(pods) == count and all(pod.phase == "Running" and not pod.leaving for pod in pods)

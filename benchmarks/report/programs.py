@@ -62,4 +62,5 @@ PROGRAMS: Final = (
     _program("simulation_truth", left_out=CLUSTER),
     _program("bursts", left_out=CLUSTER),
     _program("operator_scale", left_out=CLUSTER),
+    _program("operator_wait", left_out=CLUSTER),
 )

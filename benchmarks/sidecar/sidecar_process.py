@@ -20,21 +20,28 @@ from hvd_elastic import logs
 from hvd_elastic.discovery.kube import credentials
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
-from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics, health_server
 folder = Path(sys.argv[1])
 logs.configure("json")
 options = SidecarOptions(run_dir=folder, **json.loads(sys.argv[2]))
-Sidecar(options, credentials.in_cluster(folder=folder), Metrics()).run()
+metrics = Metrics()
+sidecar = Sidecar(options, credentials.in_cluster(folder=folder), metrics)
+if port := int(sys.argv[3]):
+    health_server(metrics, alive=lambda: True, ready=lambda: True, port=port, address="127.0.0.1").start()
+sidecar.run()
 """
 
 
 @contextlib.contextmanager
 def sidecar_process(
-    folder: Path, host: str, port: int, options: Mapping[str, object]
+    folder: Path, host: str, port: int, options: Mapping[str, object], *, metrics_port: int = 0
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A sidecar in a process of its own, with fields of SidecarOptions. CA and token lie in `folder`, where it runs."""
+    """A sidecar in a process of its own, with fields of SidecarOptions. CA and token lie in `folder`, where it runs.
+
+    `metrics_port`: of this machine; 0: it serves no metrics.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(folder), json.dumps(options)],
+        [sys.executable, "-c", CHILD, str(folder), json.dumps(options), str(metrics_port)],
         env={**os.environ, "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port)},
         stderr=subprocess.DEVNULL,
     )

@@ -1,7 +1,8 @@
 """The state of a job in one line of JSON, as the sidecar last saw it: an annotation of the MPIJob.
 
 It is what `list` shows of a thousand jobs, and what `kubectl describe mpijob` says of one. It is written at once when
-the world changes, and every half minute while training goes on. What is not known is left out.
+the world changes, and every half minute while training goes on, but not while the MPI Operator works on the job
+(`discovery/rules/operator_lag.py`). What is not known is left out.
 """
 
 import json

@@ -25,6 +25,8 @@ Json = Mapping[str, Any]
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 """The phases of a pod whose containers have all ended."""
+MPI_OPERATOR: Final = "kubeflow.org/mpi-operator"
+"""In `managedBy` (mpi-operator 0.8.2, `pkg/apis/kubeflow/v2beta1/types.go`, `KubeflowJobController`)."""
 LABEL_MACHINE: Final = "node.kubernetes.io/instance-type"
 """https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type"""
 
@@ -209,6 +211,10 @@ class JobView:
     """How many launchers may fail; None: as many as Kubernetes lets them."""
     ended: str = ""
     """`Succeeded` or `Failed` once the job has ended; empty before that."""
+    noted_workers: int | None = None
+    """Workers that run, as the operator last noted; None: it has noted nothing."""
+    has_mpi_operator: bool = True
+    """Whether the MPI Operator sees to it: not to a job of v1, nor to one that names another in `managedBy`."""
 
     @property
     def wanted_workers(self) -> int:
@@ -234,7 +240,15 @@ class JobView:
             suspended=bool(policy.get("suspend")),
             backoff_limit=policy.get("backoffLimit"),
             ended=_end(job.get("status") or {}),
+            noted_workers=_noted(job.get("status") or {}),
+            has_mpi_operator=not str(job.get("apiVersion")).endswith("/v1")
+            and policy.get("managedBy") in (None, MPI_OPERATOR),
         )
+
+
+def _noted(status: Json) -> int | None:
+    worker = (status.get("replicaStatuses") or {}).get("Worker")
+    return None if worker is None else int(worker.get("active") or 0)
 
 
 def _end(status: Json) -> str:

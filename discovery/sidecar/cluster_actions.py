@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from queue import SimpleQueue
+from typing import Final
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError
 from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
@@ -18,6 +19,7 @@ from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN
 
 log = logging.getLogger(__name__)
 
+REPLICAS_WRITER: Final = "hvd-elastic-scale"
 ALREADY_GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 """The pod no longer exists, or another pod has its name by now."""
 
@@ -77,7 +79,8 @@ class ActionExecutor:
                     self._reap(action)
                 case SetReplicas(replicas=replicas):
                     change = {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": replicas}}}}
-                    self._server.patch(self._place.path, change)
+                    # Under a name of its own: when the spec was changed is told by when its writer last wrote.
+                    self._server.patch(f"{self._place.path}?fieldManager={REPLICAS_WRITER}", change)
                 case RecordBeginning():
                     self._server.patch(self._place.path, {"metadata": {"annotations": {ANNOTATION_BEGUN: "true"}}})
         except ApiError as error:

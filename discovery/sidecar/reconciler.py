@@ -6,6 +6,7 @@ from typing import Final
 
 from hvd_elastic.discovery.rules.cluster_views import JobView
 from hvd_elastic.discovery.rules.first_list import FirstList
+from hvd_elastic.discovery.rules.operator_lag import operator_work
 from hvd_elastic.discovery.rules.succession import without_successor
 from hvd_elastic.discovery.rules.unused_hosts import UnusedHosts
 from hvd_elastic.discovery.sidecar.beginning_record import BeginningRecord
@@ -99,7 +100,12 @@ class Reconciler:
         is_maintained = now - self._last_maintenance >= TURN_SECONDS
         # Before any list goes out: a launcher that finds one must know whether the job has begun before.
         # That it begins now is looked for once a second: it means a look at every worker.
-        self._beginning.update(job, lambda: is_maintained and self.state.inventory.is_training(), now)
+        self._beginning.update(
+            job,
+            lambda: is_maintained and self.state.inventory.is_training(),
+            now,
+            has_work=lambda: not is_maintained or bool(operator_work(job, self.state.inventory.pods.values())),
+        )
         self._drain_launcher(now)
         if is_maintained:
             self._maintain(job, now)

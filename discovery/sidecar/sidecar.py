@@ -251,6 +251,7 @@ class Sidecar:
             max_workers=self._options.max_workers,
             wanted_workers=None if job is None else job.wanted_workers,
             launcher_failures=None if launcher_job is None else launcher_job.failures,
+            operator_wait_seconds=None if self._recorder is None else self._recorder.operator_wait_seconds,
         )
 
     def _contact_age(self) -> float:

@@ -26,6 +26,8 @@ class JobFigures:
     """Its replicas, or another number that somebody asks for."""
     launcher_failures: int | None
     """Launchers that have failed by themselves."""
+    operator_wait_seconds: float | None
+    """For how long the MPI Operator has had pods to make or delete, and has done neither; 0: it has none."""
 
 
 class Metrics:
@@ -107,6 +109,11 @@ class _ScrapeCollector(Collector):
             ("max_workers", "Workers above which the job does not grow.", job.max_workers),
             ("wanted_workers", "Workers that the job asks for.", job.wanted_workers),
             ("launcher_failures", "Launchers that have failed by themselves.", job.launcher_failures),
+            (
+                "operator_wait_seconds",
+                "Since the MPI Operator has had pods to make or delete, and has done neither; 0: it has none.",
+                job.operator_wait_seconds,
+            ),
         )
         for name, what, value in figures:
             if value is not None:

@@ -73,9 +73,10 @@ OF_PODS: Final = {
     "discovery-sidecar": "Keep the launcher's list of workers up to date. Runs beside the launcher in its pod.",
     "stage-copier": "Copy what is below a URL into a folder, or the rest of it. Runs in the pod of a stage.",
     "stage-gate": "Wait until a folder holds a whole data set. Runs in a job's pods before everything else.",
+    "operator-watchdog": "Restart the MPI Operator when it leaves a job alone that needs it. Runs in the cluster.",
     "sweep-runner": "Resume the next job of a sweep when one ends. Runs in the cluster beside them.",
 }
-"""Verbs that only the pods of a job or a sweep call. `--help` leaves them out; each answers its own."""
+"""Verbs that only pods call: a job's, a sweep's, the watchdog's. `--help` leaves them out; each answers its own."""
 
 VERBS: Final = {verb: text for group in (*GROUPS.values(), OF_PODS) for verb, text in group.items()}
 """All of them."""

@@ -1,1 +1,4 @@
-"""What decides by numbers: a simulated cluster day, and the controller that shares idle GPUs."""
+"""What decides by numbers: a simulated cluster day, the controller that shares idle GPUs, and a watchdog.
+
+What both controllers are in a cluster: `controller_pod.py`.
+"""

@@ -81,9 +81,10 @@ class Daemon:
                 os.waitpid(pid, os.WNOHANG)
 
     @contextlib.contextmanager
-    def with_arguments(self, *arguments: str) -> Iterator["Daemon"]:
-        """Started anew with more arguments, the last of which count, and at the end as it was."""
-        changed = replace(self, argv=(*self.argv, *arguments))
+    def with_arguments(self, *arguments: str, program: Path | None = None) -> Iterator["Daemon"]:
+        """Started anew with more arguments, the last of which count, or as another program; at the end as it was."""
+        first, *others = self.argv
+        changed = replace(self, argv=(str(program or first), *others, *arguments))
         self.stop()
         try:
             changed.start()

@@ -4,7 +4,9 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +14,7 @@ from testbed.kube import folders
 from testbed.kube.errors import ClusterError
 
 SOURCES: Final = Path(__file__).parent / "go"
+PATCHES: Final = Path(__file__).parent / "patches"
 KUBERNETES_VERSION: Final = "v1.34.4"
 
 
@@ -24,6 +27,8 @@ class ModuleSet:
     ldflags: str = "-s -w"
     module: str | None = None
     """A module whose source the cluster reads as well (manifests)."""
+    patches: Path | None = field(default=None, repr=False)
+    """A folder with what is changed in the source of `module`; None: nothing."""
 
     @property
     def folder(self) -> Path:
@@ -50,6 +55,8 @@ MPI_OPERATOR: Final = ModuleSet(
     packages=("github.com/kubeflow/mpi-operator/cmd/mpi-operator",),
     module="github.com/kubeflow/mpi-operator",
 )
+PATCHED_MPI_OPERATOR: Final = replace(MPI_OPERATOR, patches=PATCHES / "mpi-operator")
+"""Built for the tests that ask for it. Its README says what is different."""
 TRAINING_OPERATOR: Final = ModuleSet(
     name="training-operator",
     packages=("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
@@ -88,10 +95,36 @@ def _build(modules: ModuleSet, out: Path) -> None:
     out.mkdir()
     # -mod=readonly: exactly what go.sum vouches for.
     flags = ["-mod=readonly", "-trimpath", f"-ldflags={modules.ldflags}", "-o", f"{out}/"]
-    _go(modules, "build", *flags, *modules.packages)
+    with _patched(modules) as changed:
+        _go(modules, "build", *flags, *changed, *modules.packages)
     if modules.module:
-        source = _go(modules, "list", "-m", "-f", "{{.Dir}}", modules.module).strip()
-        shutil.copytree(source, out / "source", ignore=shutil.ignore_patterns("sdk", "*.go"))
+        shutil.copytree(_source(modules), out / "source", ignore=shutil.ignore_patterns("sdk", "*.go"))
+
+
+@contextmanager
+def _patched(modules: ModuleSet) -> Iterator[list[str]]:
+    """Flags of `go build` that put a patched copy in the place of the module. Raises ClusterError if one is unfit."""
+    if not modules.patches:
+        yield []
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        source, mod = Path(scratch) / "source", Path(scratch) / "go.mod"
+        shutil.copytree(_source(modules), source)
+        subprocess.run(["chmod", "-R", "u+w", source], check=True)  # the module cache is read-only
+        for patch in sorted(modules.patches.glob("*.patch")):
+            command = ["patch", "-p1", "--batch", "--fuzz=0", "-i", str(patch)]
+            done = subprocess.run(command, cwd=source, text=True, capture_output=True, check=False)
+            if done.returncode:
+                raise ClusterError(f"{patch.name} does not fit {modules.module}:\n{done.stdout}{done.stderr}")
+        for name in ("go.mod", "go.sum"):
+            shutil.copyfile(modules.folder / name, mod.with_name(name))
+        with mod.open("a") as file:
+            file.write(f"\nreplace {modules.module} => {source}\n")
+        yield [f"-modfile={mod}"]
+
+
+def _source(modules: ModuleSet) -> str:
+    return _go(modules, "list", "-m", "-f", "{{.Dir}}", modules.module or "").strip()
 
 
 def _go(modules: ModuleSet, *arguments: str) -> str:
@@ -104,6 +137,7 @@ def _go(modules: ModuleSet, *arguments: str) -> str:
 def _key(modules: ModuleSet) -> str:
     version = subprocess.run(["go", "env", "GOVERSION"], text=True, capture_output=True, check=True).stdout
     digest = hashlib.sha256(repr((version, modules)).encode())
-    for file in sorted(modules.folder.iterdir()):
+    changes = modules.patches.glob("*.patch") if modules.patches else ()
+    for file in [*sorted(modules.folder.iterdir()), *sorted(changes)]:
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:16]

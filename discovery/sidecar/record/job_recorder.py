@@ -23,6 +23,7 @@ from hvd_elastic.discovery.ledger.entries import RecordLost
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
+from hvd_elastic.discovery.rules.operator_lag import OperatorLag, operator_work
 from hvd_elastic.discovery.sidecar.inbox import WatchBatch, WorkerAnswers
 from hvd_elastic.discovery.sidecar.launcher.launcher_pods import LauncherPods
 from hvd_elastic.discovery.sidecar.record.launcher_reports import has_registered, last_figures
@@ -81,6 +82,7 @@ class JobRecorder:
         self._next_try = 0.0
         self._nodes_seconds = NODES_SECONDS if options.nodes else 0.0
         self._waits_since: float | None = None
+        self._lag = OperatorLag()
         self._errors = ErrorLog(log)
 
     def take(self, item: WatchBatch | WorkerAnswers) -> None:
@@ -109,6 +111,7 @@ class JobRecorder:
         self._attempt("its beginning", self._begin_if_due)
         if not self._has_begun:
             return
+        self._attempt("what the operator has to do", self._see_operator)
         self._history.world.has_registered = has_registered(self._run_dir)
         self._attempt("what the workers say", lambda: self._ledger.add(self._inquiry.ask_all()))
         self._attempt("what time tells", lambda: self._ledger.add(self._history.world.pass_time(self._now())))
@@ -118,8 +121,17 @@ class JobRecorder:
     def _publish_status(self) -> None:
         # Its sums are never ahead of the ledger: what it counts more was lost (`record_gap.py`).
         self._status_publisher.publish(
-            self._history, self._inquiry.stalls, self._ledger.written, self._now(), self._clock()
+            self._history, self._inquiry.stalls, self._ledger.written, self._now(), self._clock(), lag=self._lag
         )
+
+    @property
+    def operator_wait_seconds(self) -> float:
+        """For how long the MPI Operator has had pods to make or delete, and has done neither; 0: it has none."""
+        return self._lag.wait_seconds(self._clock())
+
+    def _see_operator(self) -> None:
+        if self._history.job is not None and self._history.pods_known:
+            self._lag.see(operator_work(self._history.job, self._history.pods.values()), self._clock())
 
     def _attempt(self, lost: str, work: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
         """Do a part of a turn. An error costs this part alone; one that comes each turn is said ever less often."""

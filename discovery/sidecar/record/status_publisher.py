@@ -12,6 +12,7 @@ from hvd_elastic.discovery.ledger.history.stall_history import StallHistory
 from hvd_elastic.discovery.ledger.job_news import JobNews, News, SaveNews
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.ledger.present_status import PresentStatus, activity
+from hvd_elastic.discovery.rules.operator_lag import OperatorLag
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 from hvd_elastic.system.backoff import jitter
@@ -40,6 +41,7 @@ class StatusPublisher:
         """Activity, workers, wanted, the words of a stall, whether it has run, and the words of a failed save, as they
         were last written."""
         self._next_status = self._earliest = 0.0
+        self._wrote = float("-inf")
         self._is_stalled = False
         self._said: set[str] = set()
         self._saves = SaveNews()
@@ -69,7 +71,14 @@ class StatusPublisher:
         self._next_status = 0.0
 
     def publish(
-        self, history: JobHistory, stall: StallHistory, entries: Sequence[Entry], now: float, moment: float
+        self,
+        history: JobHistory,
+        stall: StallHistory,
+        entries: Sequence[Entry],
+        now: float,
+        moment: float,
+        *,
+        lag: OperatorLag,
     ) -> None:
         """Write what is due by `moment`, of a clock that does not jump.
 
@@ -79,6 +88,7 @@ class StatusPublisher:
             entries: all of the ledger.
             now: Unix seconds.
             moment: seconds of that clock.
+            lag: the operator's, by the same clock. The status waits where the operator must not be disturbed.
         """
         doing = activity(history, ended=False, now=now)
         if doing is Activity.STALLED and not self._is_stalled:
@@ -90,7 +100,8 @@ class StatusPublisher:
         self._write_events(moment)
         failing = figures.save_error if figures else ""
         present = doing, history.world.world, history.wanted, stall.words, history.world.has_run, failing
-        if moment >= self._earliest and (moment >= self._next_status or present != self._told):
+        is_due = moment >= self._earliest and (moment >= self._next_status or present != self._told)
+        if is_due and not lag.holds_back(moment, wrote=self._wrote):
             self._write_status(self._status.status(history, entries, now, stall), moment)
             self._told = present
 
@@ -105,7 +116,7 @@ class StatusPublisher:
             self._write_event(news)
 
     def _write_status(self, status: LiveStatus, moment: float) -> None:
-        self._earliest = moment + GAP_SECONDS
+        self._wrote, self._earliest = moment, moment + GAP_SECONDS
         self._next_status = moment + STATUS_SECONDS * (1 + JITTER * (self._random() - 0.5))
         if not self._place.may_be_patched:
             return

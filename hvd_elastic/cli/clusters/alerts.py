@@ -39,11 +39,12 @@ def _shown(summary: str) -> str:
 @_threshold("--late-intervals", "Intervals between checkpoints without a durable one.")
 @_threshold("--failures", "Deaths of training processes in half an hour.")
 @_threshold("--launcher-failures", "Failures of the launcher in half an hour.")
+@_threshold("--operator-seconds", "Seconds while the MPI Operator leaves a job alone that needs it.")
 @_threshold("--waiting-seconds", "Seconds while inference waits for a node.")
 @_threshold("--inference-class", "The PriorityClass of inference.")
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, default=Format.YAML)
 def command(*, kind: str, namespace: str | None, labels: tuple[str, ...], output: Format, **values: Any) -> None:
-    """Print alert rules for Prometheus: training stalls, too few workers, late checkpoints, crashes, waiting inference.
+    """Print alert rules for Prometheus: what keeps a job from training, loses its work, or lets inference wait.
 
     hvd-elastic alerts --label release=kube-prometheus-stack | kubectl apply -n monitoring -f -
 

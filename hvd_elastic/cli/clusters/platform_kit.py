@@ -11,7 +11,7 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses import Problem
 from hvd_elastic.setup.platform_kit.kit_files import file_of, kit_files
 from hvd_elastic.setup.platform_kit.kit_folder import write_kit
-from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, KitSettings, kit_parts
+from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, OPERATOR_WATCHDOG, KitSettings, kit_parts
 
 _COLUMNS = (
     Column(title="part", key="part"),
@@ -27,7 +27,9 @@ _DEFAULTS = KitSettings()
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @class_options
 @guard_options(when="With a guard")
-@click.option("--image", default="", help="Of the autoscaler: this project's, or one built from it. Without it: none.")
+@click.option(
+    "--image", default="", help="Of autoscaler and watchdog: this project's, or one built from it. Else neither."
+)
 @click.option("-n", "--namespace", default=_DEFAULTS.autoscaler_namespace, show_default=True,
               help="Of the autoscaler.")  # fmt: skip
 @click.option("--operator-namespace", default=_DEFAULTS.operator_namespace, show_default=True,
@@ -63,8 +65,8 @@ def command(
     """Write what a platform team sets up once for all jobs to the folder DIR, as a kustomize base.
 
     Classes and the MPI Operator's right; with --allow the guard, with --image the autoscaler. Roles of people, the
-    guard of MPIJobs, alert rules and the dashboard are components: name them in an overlay, or with --with. The same
-    options write the same files.
+    guard of MPIJobs, the MPI Operator's watchdog, alert rules and the dashboard are components: name them in an
+    overlay, or with --with. The same options write the same files.
 
     hvd-elastic platform-kit kit --allow serving --quota serving=16 --with alerts
 
@@ -97,6 +99,8 @@ def command(
         parts = kit_parts(settings)
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error.name} is missing: pip install 'hvd-elastic[dashboard]'") from error
+    if OPERATOR_WATCHDOG in switched_on and not image:
+        raise click.UsageError(f"--with {OPERATOR_WATCHDOG} needs --image")
     paths = write_kit(kit_files(parts, switched_on=switched_on), folder)
     rows = [
         {

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from hvd_elastic.discovery.rules.operator_lag import OperatorWork
+
 Json = Mapping[str, Any]
 
 
@@ -28,6 +30,7 @@ class Fact(StrEnum):
     RESUME_RIGHTS = "rights of the MPI Operator"
     CONFIG_MAPS = "configmaps"
     MPIJOBS = "mpijobs"
+    WORKERS = "pods of jobs"
     ROLE_BINDINGS = "rolebindings"
 
 
@@ -101,6 +104,8 @@ class ClusterFacts:
     """Whether each MPI Operator may update `jobs/status`."""
     mpijobs: Sequence[Json] = ()
     """Those in the namespace."""
+    waiting_jobs: Mapping[str, OperatorWork] = field(default_factory=dict)
+    """By name, those of which the MPI Operator has pods to make or delete, and has done neither for LATE_SECONDS."""
     role_bindings: Sequence[Json] = ()
     """Those in the namespace that this project made."""
     kueue_configuration: str = ""

@@ -19,6 +19,7 @@ CHECKS: Final = (
     control_plane_checks.webhooks,
     operator_checks.mpijob_kind,
     operator_checks.mpi_operator,
+    operator_checks.waiting_jobs,
     operator_checks.resume,
     operator_checks.queues,
     class_checks.our_classes,

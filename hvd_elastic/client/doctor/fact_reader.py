@@ -1,6 +1,8 @@
 """Reads what the checks judge. What may not be read is noted, and costs only the checks that need it."""
 
-from collections.abc import Callable, Iterable
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -9,7 +11,9 @@ from hvd_elastic.client.connection.cluster_client import ClusterClient, Forbidde
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
 from hvd_elastic.client.doctor.operators import operator_accounts
 from hvd_elastic.client.label_selector import selects
-from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
+from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
+from hvd_elastic.discovery.rules.operator_lag import LATE_SECONDS, OperatorLag, OperatorWork, operator_work
+from hvd_elastic.mpijob.contract import LABEL_JOB_ROLE, LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY, Role
 
 _AUTHORIZATION: Final = "/apis/authorization.k8s.io/v1"
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
@@ -52,9 +56,9 @@ _T = TypeVar("_T")
 class FactReader:
     """Asks one cluster, with one connection."""
 
-    def __init__(self, cluster: ClusterClient, namespace: str) -> None:
-        self._cluster = cluster
-        self._namespace = namespace
+    def __init__(self, cluster: ClusterClient, namespace: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        """`sleep` lets the MPI Operator have its time, where it has something to do."""
+        self._cluster, self._namespace, self._sleep = cluster, namespace, sleep
         self._unreadable: dict[Fact, str] = {}
 
     def read(self) -> ClusterFacts:
@@ -88,7 +92,8 @@ class FactReader:
             webhooks=ask(Fact.WEBHOOKS, lambda: self._webhooks([*mutating, *validating], namespace), []),
             mutating_webhooks=mutating,
             rights=ask(Fact.RIGHTS, lambda: {right: self.may(right) for right in NEEDED_RIGHTS}, {}),
-            mpijobs=listed(Fact.MPIJOBS, f"/apis/kubeflow.org/v2beta1/namespaces/{self._namespace}/mpijobs"),
+            mpijobs=self._mpijobs(),
+            waiting_jobs=self._waiting_jobs(),
             role_bindings=listed(
                 Fact.ROLE_BINDINGS,
                 f"{_RBAC}/namespaces/{self._namespace}/rolebindings",
@@ -114,6 +119,26 @@ class FactReader:
     def may(self, right: Right) -> bool:
         """Whether the caller may do this in the namespace. Raises ClusterError."""
         return self._allowed("SelfSubjectAccessReview", right, {})
+
+    def _mpijobs(self) -> list[Json]:
+        return self._listed(Fact.MPIJOBS, f"/apis/kubeflow.org/v2beta1/namespaces/{self._namespace}/mpijobs")
+
+    def _waiting_jobs(self) -> dict[str, OperatorWork]:
+        """One look does not tell since when a worker is missing, so there are two where one is."""
+        lags = defaultdict[str, OperatorLag](OperatorLag)
+        self._see_work(lags, 0.0)
+        if any(lag.work.pods for lag in lags.values()):
+            self._sleep(LATE_SECONDS)
+            self._see_work(lags, LATE_SECONDS)
+        return {name: lag.work for name, lag in lags.items() if lag.wait_seconds(LATE_SECONDS) >= LATE_SECONDS}
+
+    def _see_work(self, lags: Mapping[str, OperatorLag], now: float) -> None:
+        path, workers = f"/api/v1/namespaces/{self._namespace}/pods", f"{LABEL_JOB_ROLE}={Role.WORKER}"
+        pods = defaultdict[str, list[PodView]](list)
+        for pod in map(PodView.from_json, self._listed(Fact.WORKERS, path, labelSelector=workers)):
+            pods[pod.owner_uid].append(pod)
+        for job in self._mpijobs():
+            lags[job["metadata"]["name"]].see(operator_work(JobView.from_json(job), pods[job["metadata"]["uid"]]), now)
 
     def _ask(self, fact: Fact, question: Callable[[], _T], otherwise: _T) -> _T:
         try:

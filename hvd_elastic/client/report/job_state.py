@@ -7,7 +7,7 @@ from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import QUEUE_LABEL, JobFacts
-from hvd_elastic.client.report.missing_pods import missing_launcher_words
+from hvd_elastic.client.report.missing_pods import is_operator_at_work, missing_launcher_words
 from hvd_elastic.client.report.words.cause_words import placement_words
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
@@ -228,7 +228,7 @@ def _running(facts: JobFacts, live: LiveStatus | None) -> StateFinding | None:
     if live is None:
         return StateFinding(state=JobState.NO_REPORT, why="its launcher runs, and has no ledger to tell what it does")
     age = facts.now - live.unix
-    if live.activity is Activity.ENDED or age > STALE_SECONDS:
+    if live.activity is Activity.ENDED or (age > STALE_SECONDS and not is_operator_at_work(facts)):
         return StateFinding(
             state=JobState.NO_REPORT,
             since=live.unix,

@@ -6,6 +6,7 @@ from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.client.report.job_state import JobState, condition, find_state, last_failure, may_train
+from hvd_elastic.client.report.missing_pods import operator_words
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.client.report.stage_status import StageStatus, stage_status
 from hvd_elastic.client.report.words.time_words import clock_words, duration_words
@@ -238,6 +239,8 @@ def _notes(facts: JobFacts, state: JobState) -> tuple[str, ...]:
         notes.append(_GOES_ON)
     if not state.is_final and (amiss := _replicas_words(facts)):
         notes.append(amiss)
+    if not state.is_final and (alone := operator_words(facts)):
+        notes.append(alone)
     if (since := account_of(facts).counts_since) is not None:
         notes.append(
             f"what was recorded before {clock_words(since, facts.now)} is lost: the counters count from then on"

@@ -4,15 +4,22 @@ The MPI Operator makes the workers and the launcher's Job, and the Job controlle
 Event why it cannot: a quota, a limit, an admission policy. One that is away says nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import JobFacts
 from hvd_elastic.client.report.words.cause_words import scheduler_words
-from hvd_elastic.client.report.words.time_words import duration_words, event_time
+from hvd_elastic.client.report.words.time_words import clock_words, duration_words, event_time
 from hvd_elastic.discovery.ledger.entries import LauncherEnded, WantedChanged, WorkerBound, WorkerGone
-from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
+from hvd_elastic.discovery.rules.cluster_views import JobView, PodView, unix_seconds
+from hvd_elastic.discovery.rules.operator_lag import (
+    HELD_SECONDS,
+    LATE_SECONDS,
+    OperatorWork,
+    last_sign,
+    operator_work,
+)
 from hvd_elastic.discovery.rules.restart_budget import LauncherJobView, backoff_limit, own_failures
 from hvd_elastic.mpijob.contract import Role
 
@@ -56,6 +63,33 @@ def missing_launcher_words(facts: JobFacts) -> str:
     since = max((unix_seconds(job["metadata"].get("creationTimestamp")), *ends))
     refusal = _last_refusal(facts, f"{facts.name}-launcher", "", since, "the Job controller")
     return refusal or _next_try(facts, job, ends)
+
+
+def operator_words(facts: JobFacts) -> str:
+    """That the operator leaves the job alone, since when, and what helps; empty: it does not, or says why."""
+    work, since = _operator_work(facts)
+    if not work.pods or facts.now - since < LATE_SECONDS or was_refused(facts.events, facts.name, since=since):
+        return ""
+    return (
+        f"the MPI Operator has made and deleted nothing since {clock_words(since, facts.now)}, though {work.words}. "
+        "After an error it waits up to 1,000 s: kubectl rollout restart deployment mpi-operator -n mpi-operator "
+        "ends that"
+    )
+
+
+def is_operator_at_work(facts: JobFacts) -> bool:
+    """Whether the operator makes or deletes workers, or notes them: meanwhile the live status waits."""
+    work, since = _operator_work(facts)
+    return bool(work) and facts.now - since < HELD_SECONDS
+
+
+def _operator_work(facts: JobFacts) -> tuple[OperatorWork, float]:
+    """What it has to do, and when that last changed, in Unix seconds."""
+    pods = [*facts.pods_of(Role.WORKER), *facts.unlabelled]
+    work = operator_work(JobView.from_json(facts.job), [PodView.from_json(pod) for pod in pods])
+    missing = set(facts.missing_workers)
+    gone = (entry.unix for entry in facts.ledger or () if isinstance(entry, WorkerGone) and entry.pod in missing)
+    return work, max((last_sign(facts.job, pods), *gone))
 
 
 def _launcher_ends(facts: JobFacts) -> list[float]:
@@ -102,16 +136,24 @@ def _is_suspended(status: Json) -> bool:
     return any(one["type"] == "Suspended" and one.get("status") == "True" for one in conditions)
 
 
-def _last_refusal(facts: JobFacts, about: str, pod: str, since: float, teller: str) -> str:
-    """The last one of these Events that is not older than the want."""
-    refusals = [
+def was_refused(events: Iterable[Json], about: str, *, since: float) -> bool:
+    """Whether one of these Events says why no pod was made, and is not older. `about`: the name of who is told of."""
+    return bool(_refusals(events, about, since))
+
+
+def _refusals(events: Iterable[Json], about: str, since: float) -> list[Json]:
+    return [
         event
-        for event in facts.events
+        for event in events
         if event.get("reason") in _REFUSALS
         and event["involvedObject"].get("name") == about
         and event_time(event) >= since
     ]
-    if not refusals:
+
+
+def _last_refusal(facts: JobFacts, about: str, pod: str, since: float, teller: str) -> str:
+    """The last one of these Events that is not older than the want."""
+    if not (refusals := _refusals(facts.events, about, since)):
         return ""
     last = max(refusals, key=event_time)
     said = str(last.get("message") or "")

@@ -36,6 +36,9 @@ class AlertThresholds:
     """Deaths of training processes within half an hour."""
     launcher_failures: int = 2
     """Launchers that failed by themselves within half an hour."""
+    operator_seconds: int = 15
+    """While the MPI Operator makes and deletes nothing, though it has pods to make or delete. At ten events a second,
+    its default, it is later than that after changes of a hundred workers."""
     waiting_seconds: int = 120
     """While inference waits for a node. Longer than workers need to leave."""
     inference_class: str = next(one.name for one in DEFAULTS if one.tier is Tier.INFERENCE)
@@ -89,6 +92,7 @@ def alert_rules(thresholds: AlertThresholds) -> tuple[AlertRule, ...]:
         _below_min(thresholds),
         _checkpoint_late(thresholds),
         _crash_loop(thresholds),
+        _operator_waits(thresholds),
         _inference_waiting(thresholds),
     )
 
@@ -167,6 +171,20 @@ def _crash_loop(thresholds: AlertThresholds) -> AlertRule:
         summary="{{ $labels.namespace }}/{{ $labels.job }} fails again and again.",
         description='{{ $value | printf "%.0f" }} failures in half an hour. `hvd-elastic events {{ $labels.job }} -n '
         "{{ $labels.namespace }}` names them with their causes.",
+    )
+
+
+def _operator_waits(thresholds: AlertThresholds) -> AlertRule:
+    return AlertRule(
+        name="HvdElasticOperatorWaits",
+        # Without `for`: the sidecar counts the seconds, and somebody is to know within half a minute.
+        expression=f"max {_JOB} (hvd_elastic_discovery_operator_wait_seconds) > {thresholds.operator_seconds}\n",
+        hold_seconds=0,
+        severity="warning",
+        summary="The MPI Operator leaves {{ $labels.namespace }}/{{ $labels.job }} alone.",
+        description="It has pods to make or delete, and has done nothing for {{ $value | humanizeDuration }}. After an "
+        "error it waits up to 1,000 s: `kubectl rollout restart deployment mpi-operator -n mpi-operator` ends that, "
+        "unless `hvd-elastic status {{ $labels.job }} -n {{ $labels.namespace }}` says that a pod was refused.",
     )
 
 

@@ -19,13 +19,15 @@ from hvd_elastic.priorityclasses import (
 )
 from hvd_elastic.setup.monitoring.alert_rules import AlertThresholds, rule_file
 from hvd_elastic.setup.monitoring.monitoring_manifests import dashboard_config_map, prometheus_rule
+from hvd_elastic.setup.platform_kit import operator_watchdog
 from hvd_elastic.setup.platform_kit.mpijob_guard import mpijob_guard
 
 ALERTS: Final = "alerts"
 DASHBOARD: Final = "dashboard"
 MPIJOB_GUARD: Final = "mpijob-guard"
 PEOPLE_ROLES: Final = "people-roles"
-COMPONENTS: Final = (PEOPLE_ROLES, MPIJOB_GUARD, ALERTS, DASHBOARD)
+OPERATOR_WATCHDOG: Final = "operator-watchdog"
+COMPONENTS: Final = (PEOPLE_ROLES, MPIJOB_GUARD, OPERATOR_WATCHDOG, ALERTS, DASHBOARD)
 """The parts that are asked for: they widen rights, or not every cluster can use them (one of Kubernetes 1.29, or
 without Prometheus Operator and Grafana)."""
 
@@ -39,7 +41,7 @@ class KitSettings:
     """Who may use the class of inference. Empty: no guard, because with nobody allowed inference could not start."""
     quotas: Sequence[ClassQuota] = ()
     image: str = ""
-    """Of the autoscaler. Empty: the kit has none."""
+    """Of the autoscaler and the watchdog. Empty: the kit has neither."""
     autoscaler_namespace: str = "default"
     operator_namespace: str = operator_role.NAMESPACE
     operator_account: str = operator_role.ACCOUNT
@@ -115,6 +117,13 @@ def _parts(settings: KitSettings) -> Iterator[KitPart]:
         name=MPIJOB_GUARD,
         purpose="what a job's own accounts may change of it: needs Kubernetes 1.30",
         manifests=mpijob_guard(),
+    )
+    yield KitPart(
+        name=OPERATOR_WATCHDOG,
+        purpose="restarts an MPI Operator that leaves a job alone: needs Kubernetes 1.30",
+        manifests=operator_watchdog.manifests(image=settings.image, operator_namespace=settings.operator_namespace)
+        if settings.image
+        else (),
     )
     yield KitPart(
         name=ALERTS,

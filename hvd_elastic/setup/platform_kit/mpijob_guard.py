@@ -7,7 +7,7 @@ policy knows fields. It looks at these accounts alone: people, pipelines and ope
 The description of the job is out of reach as well. It is an annotation, and the next `hvd-elastic restart` renders it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,15 +21,11 @@ from hvd_elastic.mpijob.contract import (
     ANNOTATION_WANTED_WORKERS,
 )
 from hvd_elastic.mpijob.manifests.supporting import rbac
-from hvd_elastic.priorityclasses.admission_policy import AdmissionPolicy, cel_list, cel_text
-
-Fields = Mapping[str, "Fields"]
-"""Keys of an object that may change, each with those below it; nothing below: all of it may."""
+from hvd_elastic.priorityclasses.admission_policy import AdmissionPolicy, cel_text
+from hvd_elastic.setup.platform_kit.field_policy import Fields, field_policy
 
 _ACCOUNT: Final = "'system:serviceaccount:'"
 _IN_NAMESPACE: Final = f"{_ACCOUNT} + request.namespace + ':'"
-_SERVERS_OWN: Final[Fields] = {"generation": {}, "managedFields": {}, "resourceVersion": {}}
-"""What the API server changes with every write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,57 +73,18 @@ def mpijob_guard() -> list[dict[str, Any]]:
 
 
 def _policy(writer: JobWriter) -> AdmissionPolicy:
-    metadata: Fields = {**_SERVERS_OWN, "annotations": {name: {} for name in writer.annotations}}
-    may_change: Fields = {"metadata": metadata, **({"spec": writer.spec} if writer.spec else {})}
+    may_change: Fields = {
+        "metadata": {"annotations": {name: {} for name in writer.annotations}},
+        **({"spec": writer.spec} if writer.spec else {}),
+    }
     changes = ", ".join((*writer.annotations, *_paths("spec", writer.spec)))
-    refusal = f" may change nothing of an MPIJob but {changes}: hvd-elastic platform-kit"
-    maps = [*_maps("object", "", may_change)]
-    return AdmissionPolicy(
+    return field_policy(
         name=f"mpijob-{writer.name}.hvd-elastic.dev",
-        group="kubeflow.org",
-        versions=["*"],
-        resource="mpijobs",
-        operation="UPDATE",
+        resource=("kubeflow.org", "mpijobs"),
         condition=(f"is-the-{writer.name}", writer.is_user),
-        variables={name: text for one in maps for name, text in one.variables().items()},
-        allowed=[condition for one in maps for condition in one.conditions()],
-        refusal=f"request.userInfo.username + {cel_text(refusal)}",
+        may_change=may_change,
+        refusal=f" may change nothing of an MPIJob but {changes}: hvd-elastic platform-kit",
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Map:
-    """A map in an MPIJob of which some keys may change, or be added or removed. One that is missing is as an empty one.
-
-    Untyped (`dyn`), because the keys of what has a type cannot be enumerated.
-    """
-
-    name: str
-    path: str
-    """In CEL, from the object on: `.?spec.?runPolicy`."""
-    free: tuple[str, ...]
-
-    def variables(self) -> dict[str, str]:
-        """The map as it is to be, and as it is."""
-        or_empty = ".orValue({})" if self.path else ""
-        return {
-            self.name: f"dyn(object){self.path}{or_empty}",
-            f"{self.name}Before": f"dyn(oldObject){self.path}{or_empty}",
-        }
-
-    def conditions(self) -> Iterator[str]:
-        """Every other key is there as it was, and none is gone."""
-        new, old = (f"variables.{name}" for name in self.variables())
-        free = f"key in {cel_list(self.free)}"
-        yield f"{new}.all(key, {free} || key in {old} && {new}[key] == {old}[key])"
-        yield f"{old}.all(key, {free} || key in {new})"
-
-
-def _maps(name: str, path: str, fields: Fields) -> Iterator[_Map]:
-    yield _Map(name=name, path=path, free=tuple(sorted(fields)))
-    for key, below in fields.items():
-        if below:
-            yield from _maps(key, f"{path}.?{key}", below)
 
 
 def _paths(path: str, fields: Fields) -> Iterator[str]:

@@ -14,7 +14,7 @@ from hvd_elastic.discovery.ledger.entries import WorldChanged
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS, LEDGER_KEY, WorkerState
-from testbed.kube_api import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, KubeApi, node, pod
+from testbed.kube_api import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, KubeApi, mpijob, node, pod
 from testbed.local.stepped_clock import SteppedClock
 from tests.discovery.conftest import until
 from tests.discovery.sidecar.record.test_job_recorder import launcher
@@ -92,6 +92,9 @@ def watched(tmp_path: Path, api: KubeApi, workers: Workers) -> Iterator[Watched]
     api.put(CONFIG_MAPS, {"metadata": {"name": "job-ledger"}})
     api.put(NODES, node("node-a"))
     api.put(PODS, launcher("l1"))
+    job = mpijob()
+    job["spec"]["runPolicy"] = {"managedBy": "example.com/nobody"}  # no operator, that the status would wait for
+    api.put(JOBS, job)
     made = Watched(tmp_path, api, workers)
     yield made
     made.process.terminate()

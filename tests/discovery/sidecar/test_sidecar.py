@@ -375,6 +375,7 @@ def test_the_job_remembers_that_it_has_begun(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    api.put(JOBS, mpijob(replicas=1))  # the operator has nothing to do
     put(api, 0)
     first = start()
     first.shows(0)

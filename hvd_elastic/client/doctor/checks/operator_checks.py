@@ -8,6 +8,7 @@ from hvd_elastic.client.doctor.checks.kueue_configuration import ON_BY_DEFAULT, 
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Level, Verdict, check, error, ok, warning
 from hvd_elastic.client.doctor.operators import arguments, images, operators, release_of
+from hvd_elastic.discovery.rules.operator_lag import LATE_SECONDS
 
 CRD: Final = "mpijobs.kubeflow.org"
 _POD_GROUPS: Final = {"volcano": "podgroups.scheduling.volcano.sh", "other": "podgroups.scheduling.x-k8s.io"}
@@ -84,6 +85,25 @@ def _gang(name: str, deployment: Mapping[str, Any], crds: Container[str]) -> Ite
             f"{name} makes a PodGroup for a job (--gang-scheduling={found[1]}), but there is no {crd}: no job starts",
             f"install {found[1]}, or start the operator without --gang-scheduling",
         )
+
+
+@check("waiting-jobs", Fact.MPIJOBS, Fact.WORKERS, Fact.DEPLOYMENTS, Fact.CLUSTER_ROLES, Fact.CLUSTER_ROLE_BINDINGS)
+def waiting_jobs(facts: ClusterFacts) -> Iterator[Verdict]:
+    """The operator makes and deletes pods when it has to: after an error it may look away for a quarter of an hour."""
+    for name, work in facts.waiting_jobs.items():
+        yield warning(
+            f"the MPI Operator has made and deleted nothing of {name} for {LATE_SECONDS:.0f} s, though {work.words}",
+            f"{_restart_words(facts)}, unless `hvd-elastic status {name}` says that a pod was refused",
+        )
+    if facts.mpijobs and not facts.waiting_jobs:
+        yield ok("the MPI Operator leaves no job of the namespace alone")
+
+
+def _restart_words(facts: ClusterFacts) -> str:
+    for account, deployment in operators(facts):
+        if deployment:
+            return f"kubectl -n {account.namespace} rollout restart deployment {deployment['metadata']['name']}"
+    return "restart the operator"
 
 
 @check("suspend-and-resume", Fact.DEPLOYMENTS, Fact.CLUSTER_ROLES, Fact.CLUSTER_ROLE_BINDINGS, Fact.RESUME_RIGHTS)

@@ -35,6 +35,7 @@ from hvd_elastic.discovery.ledger.history import stall_history, world_history
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.discovery.rules import operator_lag
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
 from hvd_elastic.discovery.sidecar.record import (
     job_recorder,
@@ -782,3 +783,28 @@ def test_an_error_in_one_last_word_does_not_cost_the_others(
     known = status(cluster)
     assert known is not None
     assert known.workers == 0
+
+
+def test_the_live_status_waits_while_the_operator_has_something_to_do(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write would make the operator's own conflict. The ledger goes on, and the metric tells of the wait."""
+    monkeypatch.setattr(operator_lag, "HELD_SECONDS", 3600.0)
+    cluster.put(JOBS, mpijob(replicas=2))
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    running = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    patched = [request for request in cluster.requests if request.method == "PATCH" and request.path.startswith(JOBS)]
+    assert [request.path for request in patched] == []
+    wait = "hvd_elastic_discovery_operator_wait_seconds"
+    assert running.metrics.registry.get_sample_value(wait)
+    cluster.put(PODS, pod(1))
+    until(lambda: (known := status(cluster)) is not None and known.workers == 2)
+    assert running.metrics.registry.get_sample_value(wait) == 0.0
+    cluster.put(JOBS, {**mpijob(replicas=2), "status": {"replicaStatuses": {"Worker": {"active": 1}}}})
+    cluster.put(PODS, pod(1, disrupted="PreemptionByScheduler"))
+    until(lambda: bool(told(cluster, WorkerLeaving)))
+    assert status(cluster) is None, "the operator has not noted the second worker"
+    cluster.put(JOBS, {**mpijob(replicas=2), "status": {"replicaStatuses": {"Worker": {"active": 2}}}})
+    until(lambda: status(cluster) is not None)

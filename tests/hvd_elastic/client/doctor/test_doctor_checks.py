@@ -13,6 +13,7 @@ from hvd_elastic.client.doctor.diagnosis import Level
 from hvd_elastic.client.doctor.examination import CHECKS, examine
 from hvd_elastic.client.doctor.fact_reader import NEEDED_RIGHTS
 from hvd_elastic.client.operations.resource_paths import PLURALS
+from hvd_elastic.discovery.rules.operator_lag import OperatorWork
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.priorityclasses import DEFAULTS, manifest
@@ -181,6 +182,12 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             "mpi-operator",
             Level.WARNING,
             "is 0.4",
+        ),
+        (
+            replace(SOUND, waiting_jobs={"fashion": OperatorWork(missing=1, surplus=3)}),
+            "waiting-jobs",
+            Level.WARNING,
+            "nothing of fashion for 15 s, though 1 worker has no pod, and 3 workers are too many",
         ),
         (
             replace(SOUND, deployments=[operator("kubeflow/training-operator:v1.8.1")]),

@@ -6,7 +6,7 @@ import pytest
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.report.job_state import find_state
-from hvd_elastic.client.report.job_status import status
+from hvd_elastic.client.report.job_status import job_status, status
 from hvd_elastic.client.report.worker_status import NOT_KNOWN, WorkerPodState, WorkerStatus, worker_statuses
 from hvd_elastic.discovery.ledger.entries import LauncherEnded
 from testbed.kube_api import EVENTS, JOBS, PODS, KubeApi
@@ -147,3 +147,28 @@ def test_status_reads_few_events_and_only_while_a_pod_is_missing(served: KubeApi
     served.remove(PODS, "train-worker-2")
     assert QUOTA in status(cluster, "train").workers[2].why
     assert asked() == ["involvedObject.name=train", "involvedObject.name=train-launcher"]
+
+
+def test_an_operator_that_looks_away_is_told_with_what_helps() -> None:
+    def notes(**fields: Any) -> list[str]:
+        told = job_status(facts(**{"pods": (*THERE, pod("train-worker-2")), **fields})).notes
+        return [note for note in told if note.startswith("the MPI Operator")]
+
+    halved = mpijob(status=live(), replicas=1)
+    halved["metadata"]["managedFields"] = [
+        {"time": stamp(NOW - 300), "fieldsV1": {"f:spec": {}}},
+        {"time": stamp(NOW - 40), "fieldsV1": {"f:status": {}}, "subresource": "status"},
+        {"time": stamp(NOW - 2), "fieldsV1": {"f:metadata": {"f:annotations": {}}}},
+    ]
+    (said,) = notes(job=halved)
+    assert "made and deleted nothing since" in said
+    assert "though 2 workers are too many" in said
+    assert "rollout restart deployment mpi-operator" in said
+    assert notes(job=halved, now=NOW - 30) == [], "it may be at it still"
+    assert notes(job=halved, events=(refused(QUOTA),)) == [], "it does what it can"
+    leaving = [pod(f"train-worker-{index}", deleting=True) for index in (1, 2)]
+    assert notes(job=halved, pods=(*THERE[:2], *leaving)) == []
+    assert notes(job=mpijob(status=live())) == []
+    (missing,) = notes(pods=THERE)
+    assert "though 1 worker has no pod" in missing
+    assert notes(pods=THERE, now=NOW - 600) == [], "the ledger has the moment at which it left"

@@ -11,7 +11,7 @@ from hvd_elastic.decide.autoscale import controller_manifests
 from hvd_elastic.priorityclasses import DEFAULTS, ClassQuota, ClassUser, guard_manifests, manifest
 from hvd_elastic.setup.platform_kit.kit_files import kit_files
 from hvd_elastic.setup.platform_kit.kit_folder import write_kit
-from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, KitSettings, kit_parts
+from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, OPERATOR_WATCHDOG, KitSettings, kit_parts
 from tests.mpijob import admission
 
 pytestmark = pytest.mark.timeout(900)  # the program is built by whichever test comes first
@@ -67,9 +67,11 @@ def test_the_base_alone_is_what_every_cluster_takes(kustomize: Path, tmp_path: P
 def test_components_are_applied_where_they_are_switched_on(kustomize: Path, tmp_path: Path) -> None:
     write_kit(kit_files(kit_parts(FULL), switched_on=COMPONENTS), tmp_path)
     built = build(kustomize, tmp_path)
-    guards = {"ValidatingAdmissionPolicy": 4, "ValidatingAdmissionPolicyBinding": 4}
-    more = {**guards, "ClusterRole": KINDS["ClusterRole"] + 2, "ConfigMap": 2, "PrometheusRule": 1}
-    assert counted(built) == dict(sorted({**KINDS, **more}.items()))
+    guards = {"ValidatingAdmissionPolicy": 5, "ValidatingAdmissionPolicyBinding": 5}
+    more = {**guards, "ClusterRole": KINDS["ClusterRole"] + 3, "ConfigMap": 2, "PrometheusRule": 1}
+    twice = ("Deployment", "NetworkPolicy", "Role", "RoleBinding", "ServiceAccount")
+    watchdog = {"ClusterRoleBinding": KINDS["ClusterRoleBinding"] + 1, **dict.fromkeys(twice, 2)}
+    assert counted(built) == dict(sorted({**KINDS, **more, **watchdog}.items()))
     assert [problem for one in built for problem in admission.errors(one)] == []
 
 
@@ -107,4 +109,5 @@ def test_each_part_is_what_its_verb_makes() -> None:
 
 
 def test_without_users_and_image_there_is_neither_guard_nor_autoscaler() -> None:
-    assert [part.name for part in kit_parts(KitSettings())] == ["priorityclasses", "operator-role", *COMPONENTS]
+    components = [name for name in COMPONENTS if name != OPERATOR_WATCHDOG]  # it needs an image, too
+    assert [part.name for part in kit_parts(KitSettings())] == ["priorityclasses", "operator-role", *components]
