@@ -181,6 +181,10 @@ ENV_TENSORBOARD: Final = "HVD_ELASTIC_TENSORBOARD"
 ENV_DATA: Final = "HVD_ELASTIC_DATA"
 """Folders of the job: results, TensorBoard events, and the shared data set (read only)."""
 
+ENV_TENSORBOARD_COPY: Final = "HVD_ELASTIC_TENSORBOARD_COPY"
+"""Folder to which a worker's PID 1 copies what is in ENV_TENSORBOARD's, where `output` is a bucket: TensorBoard appends
+to its files, which a bucket cannot do."""
+
 ENV_BATCH_GLOBAL: Final = "HVD_ELASTIC_BATCH_GLOBAL"
 """Samples per step over all workers, constant over resizes."""
 

@@ -31,5 +31,6 @@ def _placed_here(spec: JobSpec) -> JobSpec:
     placed: dict[str, object] = {"network": spec.network.model_copy(update={"interface": "lo"})}
     for key, volume in (("data", spec.data), ("output", spec.output)):
         if volume and volume.local:
-            placed[key] = volume.model_copy(update={"mount": str(Path(volume.local).absolute())})
+            here = {"mount": str(Path(volume.local).absolute()), **({"bucket": None} if key == "output" else {})}
+            placed[key] = volume.model_copy(update=here)
     return spec.model_copy(update=placed)

@@ -24,6 +24,7 @@ from hvd_elastic.worker import answers, drain
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
 from hvd_elastic.worker.early_exit import reported_exit, take_mark
 from hvd_elastic.worker.event_loop import EventLoop
+from hvd_elastic.worker.folder_copy import FolderCopy
 from hvd_elastic.worker.pod_settings import PodSettings
 from hvd_elastic.worker.process_exits import KILLED, OomKills, ProcessExits
 from hvd_elastic.worker.ready_port import ReadyPort
@@ -134,7 +135,12 @@ class EntryPoint:
             slot.start()
         self._look_for_launcher()
         self._look_at_processes()
+        events = FolderCopy(*self._settings.events) if self._settings.events else None
+        if events is not None:
+            events.start()
         self._loop.run()
+        if events is not None:
+            events.finish()
         self._ready.release()
         self._adopt.close()
         child_processes.kill_descendants()

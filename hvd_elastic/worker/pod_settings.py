@@ -16,6 +16,8 @@ from hvd_elastic.mpijob.contract import (
     ENV_RUN_DIR,
     ENV_SLOTS,
     ENV_STANDBY,
+    ENV_TENSORBOARD,
+    ENV_TENSORBOARD_COPY,
     RUN_DIR,
     SSH_KEY,
     CompilerImport,
@@ -64,6 +66,9 @@ class PodSettings:
     pod_uid: str = ""
     """Empty: the pod's address tells it from others."""
 
+    events: tuple[Path, Path] | None = None
+    """The folder of TensorBoard events, and where they are copied to. None: they are kept where they are written."""
+
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Self:
         """Read the variables of `hvd_elastic.mpijob.contract`. Raises BadEnvironmentError with every problem."""
@@ -78,11 +83,17 @@ class PodSettings:
             compiler=reader.value(ENV_COMPILER, CompilerImport.LATER, CompilerImport, ", ".join(CompilerImport)),
             efa=reader.value(ENV_EFA, 0, _adapters, "a whole number, 0 or more"),
             pod_uid=environment.get(ENV_POD_UID, ""),
+            events=_events(environment),
             launcher_seconds=reader.value(ENV_LAUNCHER_SECONDS, math.inf, _seconds, "a number of seconds, 0 or more"),
         )
         if reader.problems:
             raise BadEnvironmentError("\n".join(reader.problems))
         return settings
+
+
+def _events(environment: Mapping[str, str]) -> tuple[Path, Path] | None:
+    source, target = environment.get(ENV_TENSORBOARD), environment.get(ENV_TENSORBOARD_COPY)
+    return (Path(source), Path(target)) if source and target else None
 
 
 class _Reader:

@@ -17,9 +17,9 @@ from hvd_elastic.worker.adoption.adopted_environment import adopted_environment
 from hvd_elastic.worker.early_exit import ReportedExit
 from hvd_elastic.worker.event_loop import EventLoop, Timer
 from hvd_elastic.worker.process_exits import Ending
-from hvd_elastic.worker.slot_commands import plain_command, standby_command
 from hvd_elastic.worker.slot_phase import NextPhase, SlotHistory, SlotPhase, after_end
 from hvd_elastic.worker.standby.program import Program, read_program
+from hvd_elastic.worker.standby.standby_command import plain_command, standby_command
 from hvd_elastic.worker.stopped_processes import is_stopped
 
 log = logging.getLogger(__name__)

@@ -1,25 +1,13 @@
 """What would break the promises of a job: a launcher preempted first, a queue that loses state, a blocked drain."""
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
 from urllib.parse import urlsplit
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.checks import network_checks
+from hvd_elastic.mpijob.clouds.bucket_url import BUCKET_FORMS, BucketUrl
 from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSystem
 from hvd_elastic.priorityclasses.problem import Problem
-
-_BUCKETS: Final = {
-    "s3": "s3://BUCKET",
-    "gs": "gs://BUCKET",
-    "az": "az://CONTAINER",
-    "abfs": "abfs://CONTAINER@ACCOUNT.dfs.core.windows.net",
-    "abfss": "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net",
-    "https": "https://ACCOUNT.blob.core.windows.net/CONTAINER",
-}
-_ACCOUNT: Final = re.compile(r"[a-z0-9]{3,24}(\.(blob|dfs)\.[a-z0-9.-]+)?")
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
@@ -54,52 +42,29 @@ def _warm_start(url: str) -> Iterator[Problem]:
     path = "checkpoint.warm_start.url"
     wrong = list(_stored(path, url, wanted="FILE"))
     yield from wrong
-    form = _BUCKETS.get(url.partition(":")[0])
-    if form is not None and not wrong and not _place(url).path:
+    form = BUCKET_FORMS.get(url.partition(":")[0])
+    if form is not None and not wrong and not BucketUrl.parse(url).path:
         way_out = f"write {form}/FILE"
         yield Problem(path=path, value=url, what="names no file in the bucket", way_out=way_out)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """What a URL names."""
-
-    bucket: str
-    account: str | None
-    """Azure's; None: the URL has no place for it."""
-    path: str
-
-
-def _place(url: str) -> _Place:
-    """The parts of a URL that `_split` has taken."""
-    parts = urlsplit(url)
-    path = parts.path.strip("/")
-    if parts.scheme in {"abfs", "abfss"}:
-        container, _, account = parts.netloc.partition("@")
-        return _Place(bucket=container, account=account, path=path)
-    if parts.scheme == "https":
-        container, _, path = path.partition("/")
-        return _Place(bucket=container, account=parts.netloc, path=path)
-    return _Place(bucket=parts.netloc, account=None, path=path)
 
 
 def _stored(path: str, url: str, *, wanted: str) -> Iterator[Problem]:
     """`wanted`: what is named below a bucket."""
     parts = _split(url)
-    forms = ", ".join(f"{_BUCKETS[scheme]}/{wanted}" for scheme in ("s3", "gs", "az"))
+    forms = ", ".join(f"{BUCKET_FORMS[scheme]}/{wanted}" for scheme in ("s3", "gs", "az"))
     way_out = f"write {forms} or file:///{'FOLDER' if wanted == 'PREFIX' else wanted}"
-    if parts is None or parts[0] not in {*_BUCKETS, "file"}:
+    if parts is None or parts[0] not in {*BUCKET_FORMS, "file"}:
         yield Problem(path=path, value=url, what="is not a URL for checkpoints", way_out=way_out)
         return
-    place = _place(url)
+    place = BucketUrl.parse(url)
     if parts[0] == "file":
         if place.bucket or not place.path:
             yield Problem(path=path, value=url, what="names no path", way_out=way_out)
     elif not place.bucket:
-        yield Problem(path=path, value=url, what="names no bucket", way_out=f"write {_BUCKETS[parts[0]]}/{wanted}")
-    elif place.account is not None and not _ACCOUNT.fullmatch(place.account):
+        yield Problem(path=path, value=url, what="names no bucket", way_out=f"write {BUCKET_FORMS[parts[0]]}/{wanted}")
+    elif place.account is not None and not place.has_account:
         what = "names no storage account of Azure"
-        yield Problem(path=path, value=url, what=what, way_out=f"write {_BUCKETS[parts[0]]}/{wanted}")
+        yield Problem(path=path, value=url, what=what, way_out=f"write {BUCKET_FORMS[parts[0]]}/{wanted}")
 
 
 def _account(spec: JobSpec) -> Iterator[Problem]:
@@ -121,7 +86,7 @@ def _endpoint(spec: JobSpec) -> Iterator[Problem]:
     url = spec.checkpoint.endpoint
     if url is None:
         return
-    if _split(spec.checkpoint.url) is not None and _place(spec.checkpoint.url).account is not None:
+    if _split(spec.checkpoint.url) is not None and BucketUrl.parse(spec.checkpoint.url).account is not None:
         what = "has no effect: checkpoint.url names the account's own"
         yield Problem(path="checkpoint.endpoint", value=url, what=what, way_out="leave it out, or write az://")
         return

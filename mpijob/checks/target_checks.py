@@ -53,7 +53,7 @@ def problems(spec: JobSpec, target: Target) -> Iterator[Problem]:
         yield Problem(path="image", value=None, what="is missing", way_out=way_out)
     for mount in mounts(spec):
         volume = mount.volume
-        if not (volume.claim or volume.size or volume.efs or volume.fsx or volume.csi):
+        if not (volume.claim or volume.size or volume.efs or volume.fsx or volume.csi or mount.bucket):
             what = "names only a local folder"
             way_out = f"set {mount.name}.claim for the cluster"
             yield Problem(path=mount.name, value=volume.local, what=what, way_out=way_out)
@@ -105,6 +105,10 @@ def _dropped_by_torchrun(spec: JobSpec) -> Iterator[Problem]:
         if getattr(spec.network, key) != getattr(NetworkSpec(), key):
             path, given = f"network.{key}", spec.network.model_dump(mode="json", include={key})[key]
             yield Problem(path=path, value=given, what=what, way_out=_way_out(spec, path))
+    if spec.output is not None and spec.output.bucket is not None:
+        what = "takes no TensorBoard events of a PyTorchJob: only a worker of hvd-elastic copies them there"
+        way_out = f"set output.claim, or generate --as {Target.MPIJOB}"
+        yield Problem(path="output.bucket", value=spec.output.bucket.url, what=what, way_out=way_out)
     if spec.priority.launcher != PrioritySpec().launcher:
         way_out = _way_out(spec, "priority.launcher")
         yield Problem(path="priority.launcher", value=spec.priority.launcher, what=_NO_LAUNCHER, way_out=way_out)

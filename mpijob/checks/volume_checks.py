@@ -1,20 +1,30 @@
-"""Checks of claims, file systems and mounts."""
+"""Checks of claims, file systems, buckets and mounts."""
 
+import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from hvd_elastic.mpijob import contract
+from hvd_elastic.mpijob.clouds.bucket_url import BUCKET_FORMS, BucketUrl
 from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.mounts import Mount, makes_empty, mounts
-from hvd_elastic.mpijob.description.volume_spec import Fsx
+from hvd_elastic.mpijob.description.volume_spec import Bucket, Fsx
 from hvd_elastic.priorityclasses.problem import Problem
 from hvd_elastic.system import quantity
 
 _SMALLEST_FSX = "1200Gi"
 _THROUGHPUT: Final = {"PERSISTENT_1": (50, 100, 200), "PERSISTENT_2": (125, 250, 500, 1000)}
 """MB/s for each TiB of SSD (Amazon FSx API, CreateFileSystemLustreConfiguration, PerUnitStorageThroughput)."""
+_DRIVERS: Final = {
+    "s3": (Cloud.EKS, "Mountpoint for S3"),
+    "gs": (Cloud.GKE, "Cloud Storage FUSE"),
+    **dict.fromkeys(("az", "abfs", "abfss", "https"), (Cloud.AKS, "BlobFuse")),
+}
+_PREFIX: Final = re.compile(r"[A-Za-z0-9._/-]*")
+"""What all three drivers take. BlobFuse's takes no other (`pkg/blob/blob.go`, `subdirectoryRegex`)."""
 _NEEDED_FOLDERS = (
     contract.RUN_DIR,
     contract.SSH_FOLDER,
@@ -32,6 +42,8 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
         yield from _place(mount)
         if mount.volume.fsx is not None:
             yield from _lustre(spec, mount, mount.volume.fsx)
+        if mount.bucket is not None:
+            yield from _bucket(spec, mount, mount.bucket)
     yield from _stage(spec)
     if len(found) == 2 and _overlap(found[0].path, found[1].path):
         what = f"hides, or is hidden by, data.mount {found[0].path}"
@@ -44,7 +56,7 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
 
 def _source(spec: JobSpec, mount: Mount) -> Iterator[Problem]:
     volume = mount.volume
-    sources = [key for key in ("storage_class", "efs", "fsx", "csi") if getattr(volume, key)]
+    sources = [key for key in ("storage_class", "efs", "fsx", "csi", "bucket") if getattr(volume, key, None)]
     if len(sources) > 1:
         what = f"is given as well as {mount.name}.{sources[0]}"
         yield Problem(path=f"{mount.name}.{sources[1]}", value=..., what=what, way_out="keep one of them")
@@ -56,12 +68,71 @@ def _source(spec: JobSpec, mount: Mount) -> Iterator[Problem]:
         what = f"is missing: {mount.name}.storage_class asks for a new claim"
         yield Problem(path=f"{mount.name}.size", value=None, what=what, way_out="write a size such as 100Gi")
     if not (volume.claim or sources or volume.size or volume.local):
-        way_out = f"set {mount.name}.claim, or .efs, .fsx, .csi or .storage_class to make one"
+        bucket = "" if mount.read_only else ", or .bucket"
+        way_out = f"set {mount.name}.claim, or .efs, .fsx, .csi or .storage_class to make one{bucket}"
         yield Problem(path=mount.name, value=..., what="names no storage", way_out=way_out)
     if spec.cloud is not Cloud.EKS:
         for key in {"efs", "fsx"} & set(sources):
             what = f"is not available with cloud: {spec.cloud}"
             yield Problem(path=f"{mount.name}.{key}", value=..., what=what, way_out="set cloud: eks")
+
+
+def _bucket(spec: JobSpec, mount: Mount, bucket: Bucket) -> Iterator[Problem]:
+    path = f"{mount.name}.bucket"
+    try:
+        url = BucketUrl.parse(bucket.url)
+    except ValueError:
+        url = BucketUrl(scheme="", bucket="", account=None, path="")
+    if url.scheme not in _DRIVERS or not url.bucket or (url.account is not None and not url.has_account):
+        forms = ", ".join(f"{form}/PREFIX" for form in BUCKET_FORMS.values())
+        yield Problem(path=path, value=bucket.url, what="is not the URL of a bucket", way_out=f"write one of {forms}")
+        return
+    if not _PREFIX.fullmatch(url.path):
+        what, way_out = "has a prefix that a driver may not take", "use letters, digits, '.', '_', '-' and '/' alone"
+        yield Problem(path=path, value=bucket.url, what=what, way_out=way_out)
+    cloud, driver = _DRIVERS[url.scheme]
+    if spec.cloud not in {cloud, Cloud.ANY}:
+        what, way_out = f"needs the driver of {driver}, which is {cloud}'s", "name a bucket of the job's own cloud"
+        yield Problem(path=path, value=bucket.url, what=what, way_out=way_out)
+    if mount.volume.size or (url.scheme == "gs" and mount.volume.claim):
+        what, key = "has no effect: a bucket has no size", f"{mount.name}.size"
+        if not mount.volume.size:
+            what, key = "has no effect: pods have this bucket without a claim", f"{mount.name}.claim"
+        yield Problem(path=key, value=mount.volume.size or mount.volume.claim, what=what, way_out="leave it out")
+    yield from _azure(spec, path, bucket, url)
+    yield from _checkpoints_in_bucket(spec, mount, bucket, url)
+
+
+def _azure(spec: JobSpec, path: str, bucket: Bucket, url: BucketUrl) -> Iterator[Problem]:
+    is_azure = _DRIVERS[url.scheme][0] is Cloud.AKS
+    for key in ("account", "client_id", "secret"):
+        if not is_azure and getattr(bucket, key):
+            what = "has no effect: the bucket is not Azure's"
+            yield Problem(path=f"{path}.{key}", value=getattr(bucket, key), what=what, way_out="leave it out")
+    if is_azure and url.account is not None and bucket.account:
+        what = f"has no effect: {path} names the account"
+        yield Problem(path=f"{path}.account", value=bucket.account, what=what, way_out="leave it out, or write az://")
+    if is_azure and url.account is None and not bucket.account:
+        what, way_out = "names a container alone", f"name the storage account: set {path}.account"
+        yield Problem(path=path, value=bucket.url, what=what, way_out=way_out)
+    if bucket.client_id and bucket.secret:
+        what = f"is given as well as {path}.client_id"
+        yield Problem(path=f"{path}.secret", value=bucket.secret, what=what, way_out="keep one of them")
+    if is_azure and bucket.client_id and not spec.workers.service_account:
+        what = "is the identity of a ServiceAccount, and the workers have none"
+        way_out = "set workers.service_account"
+        yield Problem(path=f"{path}.client_id", value=bucket.client_id, what=what, way_out=way_out)
+
+
+def _checkpoints_in_bucket(spec: JobSpec, mount: Mount, bucket: Bucket, url: BucketUrl) -> Iterator[Problem]:
+    """None of the drivers has hard links, by which a folder of checkpoints keeps two writers apart."""
+    if spec.checkpoint is None or not spec.checkpoint.url.startswith("file:"):
+        return
+    if _inside(unquote(urlsplit(spec.checkpoint.url).path), mount.path):
+        own = bucket.url.rstrip("/").removesuffix(url.path).rstrip("/")
+        what = f"is in {mount.path}, which is a bucket, and a mounted bucket has neither hard links nor atomic renames"
+        way_out = f"write the bucket itself: {own}/checkpoints"
+        yield Problem(path="checkpoint.url", value=spec.checkpoint.url, what=what, way_out=way_out)
 
 
 def _stage(spec: JobSpec) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.volume_spec import CsiVolume, Efs, Volume
+from hvd_elastic.mpijob.description.volume_spec import Bucket, CsiVolume, Efs, Output, Volume
 
 EFS_DRIVER: Final = "efs.csi.aws.com"
 FSX_DRIVER: Final = "fsx.csi.aws.com"
@@ -24,6 +24,11 @@ class Mount:
     volume: Volume
     path: str
     read_only: bool
+
+    @property
+    def bucket(self) -> Bucket | None:
+        """The bucket that it is. None: it is a claim."""
+        return self.volume.bucket if isinstance(self.volume, Output) else None
 
     def claim(self, spec: JobSpec) -> str:
         """The name of the volume's claim."""

@@ -71,6 +71,30 @@ class CsiVolume(Section):
     """Options of the mount, such as `nconnect=4`."""
 
 
+class Bucket(Section):
+    """A bucket as a file system: Mountpoint for S3, Cloud Storage FUSE or BlobFuse, by the cloud's CSI driver."""
+
+    short_form: ClassVar[str | None] = "`s3://bucket/prefix` or another URL"
+
+    url: Text
+    """`s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix` ([what it can and
+    cannot](job.md#a-bucket-for-results)). It must exist."""
+    account: Annotated[Text, Field(pattern=r"^[a-z0-9]{3,24}$")] | None = None
+    """Storage account of `az://`. The other forms of Azure's URLs name it."""
+    client_id: Annotated[Text, Field(pattern=r"^[0-9A-Fa-f-]{36}$")] | None = None
+    """Azure: client ID of the managed identity of `workers.service_account`, by whose token nodes mount the container.
+    By default they use `secret`, or else the account's key, which the kubelet's identity must be able to list."""
+    secret: ObjectName | None = None
+    """Azure: Secret of the job's namespace with the account's key or a signature."""
+    mount_options: list[Text] = Field(default_factory=list)
+    """More options of the mount, as the driver writes them: `region eu-west-1`, `--use-adls=true`."""
+
+    @classmethod
+    def expand(cls, value: Any) -> Any:
+        """`bucket: URL` keeps all defaults."""
+        return {"url": value} if isinstance(value, str) else value
+
+
 class Volume(Section):
     """Shared storage that many nodes use at the same time."""
 
@@ -108,7 +132,18 @@ class Data(Volume):
 class Output(Volume):
     """The folder of results. Every worker may write there."""
 
+    short_form: ClassVar[str | None] = "the claim's name, or a bucket's URL"
+
+    bucket: Bucket | None = None
+    """Mount this bucket, in place of a claim."""
+
     mount: ContainerPath = "/output"
     """Where workers see the volume. HVD_ELASTIC_OUTPUT is the job's own folder in it, `MOUNT/NAMESPACE/NAME`."""
     tensorboard: ContainerPath | None = None
-    """Folder of TensorBoard events, HVD_ELASTIC_TENSORBOARD. Defaults to `MOUNT/NAMESPACE/NAME/tensorboard`."""
+    """Folder of TensorBoard events, HVD_ELASTIC_TENSORBOARD. Defaults to `MOUNT/NAMESPACE/NAME/tensorboard`. Of a
+    bucket, it is where events are copied to."""
+
+    @classmethod
+    def expand(cls, value: Any) -> Any:
+        """`output: URL` is a bucket, `output: CLAIM` an existing claim."""
+        return {"bucket": value} if isinstance(value, str) and "://" in value else super().expand(value)

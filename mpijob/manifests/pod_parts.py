@@ -17,8 +17,8 @@ TMP_VOLUME: Final = "tmp"
 _RUN_SIZE: Final = "16Mi"
 
 
-def pod_template(spec: JobSpec, role: Role, pod: Manifest) -> Manifest:
-    """The pod template of a role: the role's own `pod` spec, and what follows from the role alone."""
+def pod_template(spec: JobSpec, role: Role, pod: Manifest, *, annotations: Mapping[str, str] | None = None) -> Manifest:
+    """The pod template of a role: the role's own `pod` spec and `annotations`, and what follows from the role alone."""
     common = without_empty(
         schedulerName=queues.scheduler_name(spec),
         priorityClassName=spec.priority.launcher if role is Role.LAUNCHER else spec.priority.workers,
@@ -27,7 +27,10 @@ def pod_template(spec: JobSpec, role: Role, pod: Manifest) -> Manifest:
         imagePullSecrets=[{"name": name} for name in spec.image_pull_secrets],
     )
     labels = {**pod_labels(spec, role), **queues.pod_labels(spec)}
-    return {"metadata": without_empty(labels=labels, annotations=_annotations(spec, role)), "spec": {**common, **pod}}
+    return {
+        "metadata": without_empty(labels=labels, annotations={**_annotations(spec, role), **(annotations or {})}),
+        "spec": {**common, **pod},
+    }
 
 
 def _annotations(spec: JobSpec, role: Role) -> dict[str, str]:

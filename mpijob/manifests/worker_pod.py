@@ -20,7 +20,7 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
     scratch_mounts,
     scratch_volumes,
 )
-from hvd_elastic.mpijob.manifests.supporting import shared_storage, staging
+from hvd_elastic.mpijob.manifests.supporting import bucket_volume, shared_storage, staging
 
 LAUNCHER_SECONDS = 600
 """How long a worker holds its GPUs without a launcher. One that is lost with its node comes back in half that."""
@@ -32,7 +32,8 @@ _STARTUP_SECONDS = 3600
 def template(spec: JobSpec, *, options: Sequence[str] = ()) -> Manifest:
     """A worker's pod template. `options` are flags of `hvd-elastic worker`."""
     command = ["hvd-elastic", "worker", *options, *_port_options(spec), "--", *escape_command(spec.command)]
-    return pod_template(spec, Role.WORKER, _pod(spec, container(spec, command)))
+    pod = _pod(spec, container(spec, command))
+    return pod_template(spec, Role.WORKER, pod, annotations=bucket_volume.annotations(spec))
 
 
 def container(spec: JobSpec, command: list[str]) -> Manifest:

@@ -20,7 +20,7 @@ from hvd_elastic.client.operations.submitted_job import MPIJOB_API, JobStateErro
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.mounts import mounts
-from hvd_elastic.mpijob.manifests.supporting import tensorboard
+from hvd_elastic.mpijob.manifests.supporting import bucket_volume, tensorboard
 
 _MANY_NODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _ONE_POD: Final = "ReadWriteOncePod"
@@ -42,7 +42,8 @@ class TensorBoard:
     namespace: str
     folder: str
     """What it shows, as its pod sees it."""
-    claim: str
+    claim: str | None
+    """None: a bucket that needs no claim."""
     one_node: bool
     """Whether the claim is mounted on one node at a time."""
     objects: Sequence[AppliedObject]
@@ -63,7 +64,7 @@ def plan_tensorboard(cluster: ClusterClient, job: str, *, image: str | None = No
             "submit it anew"
         )
     claim = _output_claim(spec)
-    one_node = _is_on_one_node(cluster, spec, claim)
+    one_node = claim is not None and _is_on_one_node(cluster, spec, claim)
     wanted = tensorboard.manifests(
         spec, image=image or str(spec.image), one_node=one_node, owner=_owner_reference(found)
     )
@@ -113,8 +114,9 @@ def delete_tensorboard(cluster: ClusterClient, job: str, *, dry_run: bool = Fals
     return there
 
 
-def _output_claim(spec: JobSpec) -> str:
-    return next(mount.claim(spec) for mount in mounts(spec) if not mount.read_only)
+def _output_claim(spec: JobSpec) -> str | None:
+    output = next(mount for mount in mounts(spec) if not mount.read_only)
+    return None if bucket_volume.is_inline(output.bucket) else output.claim(spec)
 
 
 def _is_on_one_node(cluster: ClusterClient, spec: JobSpec, claim: str) -> bool:

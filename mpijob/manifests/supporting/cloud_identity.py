@@ -23,6 +23,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.manifests.supporting import bucket_volume
 
 _OBJECT_STORES: Final = ("s3://", "gs://", "az://", "abfs://", "abfss://", ".blob.core.")
 
@@ -89,7 +90,12 @@ def _needs_credentials(spec: JobSpec) -> bool:
 
 
 def _texts(spec: JobSpec) -> Iterable[str]:
-    """Where a user writes the URL of an object store that his workers use."""
+    """Where a user writes the URL of an object store that his workers use.
+
+    Of the buckets that nodes mount, Google's alone is asked by a process of the pod.
+    """
     checkpoint = [spec.checkpoint.url] if spec.checkpoint else []
     warm_start = [spec.checkpoint.warm_start.url] if spec.checkpoint and spec.checkpoint.warm_start else []
-    return [*checkpoint, *warm_start, *spec.command, *spec.env.values()]
+    bucket = spec.output.bucket if spec.output else None
+    output = [bucket.url] if bucket and bucket_volume.is_inline(bucket) else []
+    return [*checkpoint, *warm_start, *output, *spec.command, *spec.env.values()]

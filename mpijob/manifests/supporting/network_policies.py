@@ -15,7 +15,7 @@ from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.network_spec import NetworkPeer
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, pod_selector
-from hvd_elastic.mpijob.manifests.supporting import cloud_identity, staging
+from hvd_elastic.mpijob.manifests.supporting import bucket_volume, cloud_identity, staging
 
 _NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 _DNS_PORT: Final = 53
@@ -76,6 +76,14 @@ def stage(spec: JobSpec) -> list[Manifest]:
         *_to_services(cloud_identity.services_of_copy(spec)),
     ]
     return [_policy(spec, f"{spec.name}.stage", selector=staging.selector(spec), ingress=[], egress=egress)]
+
+
+def to_bucket(spec: JobSpec) -> list[Manifest]:
+    """The egress rules of a pod that is not a worker and mounts the bucket of results by itself; none: nodes do."""
+    if spec.output is None or not bucket_volume.is_inline(spec.output.bucket):
+        return []
+    ways_out = _ways_out(spec.network.egress, spec.network.storage_ports)
+    return [*_dns(spec), *ways_out, *_to_services(cloud_identity.services(spec))]
 
 
 def _identity(spec: JobSpec) -> list[Manifest]:

@@ -21,12 +21,15 @@ from hvd_elastic.mpijob.description.mounts import (
 )
 from hvd_elastic.mpijob.description.volume_spec import CsiVolume, Fsx, Volume
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, cluster_metadata, metadata, without_empty
+from hvd_elastic.mpijob.manifests.supporting import bucket_volume
 
 _ANY_SIZE: Final = "1Ti"
 """EFS grows by itself, and a volume that exists has the size that it has, but a claim must name one."""
 _FSX_SIZE: Final = "1200Gi"
 """The smallest file system that FSx for Lustre offers."""
 _USER: Final = "1000"
+_EVENTS_FOLDER: Final = "/tmp/tensorboard"  # noqa: S108 - in the container
+"""Of a worker whose results go to a bucket: TensorBoard's writer appends to its file."""
 
 
 def folders(spec: JobSpec) -> dict[str, str]:
@@ -39,9 +42,18 @@ def folders(spec: JobSpec) -> dict[str, str]:
         found[contract.ENV_DATA] = spec.data.mount
     if spec.output is not None:
         own = f"{spec.output.mount.rstrip('/')}/{spec.namespace}/{spec.name}"
+        kept = spec.output.tensorboard or f"{own}/tensorboard"
         found[contract.ENV_OUTPUT] = own
-        found[contract.ENV_TENSORBOARD] = spec.output.tensorboard or f"{own}/tensorboard"
+        found[contract.ENV_TENSORBOARD] = _EVENTS_FOLDER if spec.output.bucket else kept
+        if spec.output.bucket:
+            found[contract.ENV_TENSORBOARD_COPY] = kept
     return found
+
+
+def kept_events(spec: JobSpec) -> str:
+    """Where TensorBoard events are kept. Raises KeyError for a job without `output`."""
+    found = folders(spec)
+    return found.get(contract.ENV_TENSORBOARD_COPY) or found[contract.ENV_TENSORBOARD]
 
 
 def checkpoint_prefix(spec: JobSpec) -> str:
@@ -56,18 +68,20 @@ def checkpoint_prefix(spec: JobSpec) -> str:
 
 
 def pod_volumes(spec: JobSpec) -> list[Manifest]:
-    """`volumes` of a worker for the job's claims."""
-    return [
-        {
-            "name": mount.name,
-            "persistentVolumeClaim": without_empty(claimName=mount.claim(spec), readOnly=mount.read_only or None),
-        }
-        for mount in mounts(spec)
-    ]
+    """`volumes` of a worker for the job's storage."""
+    return [pod_volume(spec, mount, read_only=mount.read_only) for mount in mounts(spec)]
+
+
+def pod_volume(spec: JobSpec, mount: Mount, *, read_only: bool) -> Manifest:
+    """One of the `volumes` of a pod."""
+    if mount.bucket is not None and bucket_volume.is_inline(mount.bucket):
+        return {"name": mount.name, **bucket_volume.inline(spec, mount.bucket, read_only=read_only)}
+    claim = without_empty(claimName=mount.claim(spec), readOnly=read_only or None)
+    return {"name": mount.name, "persistentVolumeClaim": claim}
 
 
 def volume_mounts(spec: JobSpec) -> list[Manifest]:
-    """`volumeMounts` of a worker for the job's claims."""
+    """`volumeMounts` of a worker for the job's storage."""
     return [
         without_empty(name=mount.name, mountPath=mount.path, readOnly=mount.read_only or None) for mount in mounts(spec)
     ]
@@ -75,13 +89,23 @@ def volume_mounts(spec: JobSpec) -> list[Manifest]:
 
 def manifests(spec: JobSpec) -> list[Manifest]:
     """The StorageClasses, PersistentVolumes and claims to make, in apply order. The data outlives them."""
-    made = [mount for mount in mounts(spec) if has_made_claim(mount.volume)]
-    sources = [(mount, existing(mount)) for mount in made]
+    made = [mount for mount in mounts(spec) if has_made_claim(mount.volume) or _is_static_bucket(mount)]
+    sources = [(mount, _source(spec, mount)) for mount in made]
     classes = [
         _storage_class(spec, mount) for mount, source in sources if source is None and _needs_class(mount.volume)
     ]
     volumes = [_persistent_volume(spec, mount, source) for mount, source in sources if source is not None]
     return [*classes, *volumes, *(_claim(spec, mount, static=source is not None) for mount, source in sources)]
+
+
+def _is_static_bucket(mount: Mount) -> bool:
+    return mount.bucket is not None and not bucket_volume.is_inline(mount.bucket)
+
+
+def _source(spec: JobSpec, mount: Mount) -> CsiVolume | None:
+    if mount.bucket is not None:
+        return bucket_volume.static(spec, mount.bucket, handle=str(cluster_metadata(spec, mount.name)["name"]))
+    return existing(mount)
 
 
 def _needs_class(volume: Volume) -> bool:

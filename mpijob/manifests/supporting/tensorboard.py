@@ -12,7 +12,7 @@ The pod lacks LABEL_PART_OF, so the job's NetworkPolicies do not let it reach th
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hvd_elastic.mpijob.contract import ENV_TENSORBOARD, LABEL_MANAGED_BY, MANAGED_BY, Role
+from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY, Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.mounts import Mount, mounts
 from hvd_elastic.mpijob.manifests import node_placement
@@ -30,7 +30,7 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
     pod_security,
     port,
 )
-from hvd_elastic.mpijob.manifests.supporting import shared_storage
+from hvd_elastic.mpijob.manifests.supporting import bucket_volume, network_policies, shared_storage
 
 PORT: Final = 6006
 """TensorBoard's own default."""
@@ -53,7 +53,7 @@ def policy_name(job: str) -> str:
 
 def folder(spec: JobSpec) -> str:
     """What TensorBoard shows. Raises KeyError for a job without `output`."""
-    return shared_storage.folders(spec)[ENV_TENSORBOARD]
+    return shared_storage.kept_events(spec)
 
 
 def manifests(
@@ -83,14 +83,15 @@ def _deployment(spec: JobSpec, pod: Manifest, owner: Mapping[str, Any] | None) -
             "strategy": {"type": "Recreate"},  # two pods could need the volume on two nodes
             "selector": {"matchLabels": {LABEL: spec.name}},
             "template": {
-                "metadata": {
-                    "labels": {
+                "metadata": without_empty(
+                    labels={
                         **spec.labels,
                         LABEL_MANAGED_BY: MANAGED_BY,
                         LABEL_COMPONENT: _COMPONENT,
                         LABEL: spec.name,
-                    }
-                },
+                    },
+                    annotations=bucket_volume.annotations(spec),
+                ),
                 "spec": pod,
             },
         },
@@ -98,12 +99,18 @@ def _deployment(spec: JobSpec, pod: Manifest, owner: Mapping[str, Any] | None) -
 
 
 def _isolated(spec: JobSpec, owner: Mapping[str, Any] | None) -> Manifest:
-    """Nothing comes in or goes out, but what the pod's own node sends (Kubernetes, "Network Policies")."""
+    """Nothing comes in or goes out, but what the pod's own node sends (Kubernetes, "Network Policies"), and what reads
+    a bucket that no node mounts.
+    """
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": _metadata(spec, policy_name(spec.name), owner),
-        "spec": {"podSelector": {"matchLabels": {LABEL: spec.name}}, "policyTypes": ["Ingress", "Egress"]},
+        "spec": without_empty(
+            podSelector={"matchLabels": {LABEL: spec.name}},
+            policyTypes=["Ingress", "Egress"],
+            egress=network_policies.to_bucket(spec),
+        ),
     }
 
 
@@ -130,16 +137,20 @@ def _pod(spec: JobSpec, image: str, *, one_node: bool) -> Manifest:
             {"name": TMP_VOLUME, "mountPath": "/tmp"},  # noqa: S108 - in the container
         ],
     )
-    claim = {"claimName": output.claim(spec), "readOnly": True}
     return without_empty(
         affinity=_affinity(spec, one_node=one_node),
         tolerations=node_placement.tolerations(spec, Role.WORKER if one_node else Role.LAUNCHER),
         imagePullSecrets=[{"name": secret} for secret in spec.image_pull_secrets],
+        # As whom a driver mounts the bucket.
+        serviceAccountName=spec.workers.service_account if output.bucket else None,
         automountServiceAccountToken=False,
         enableServiceLinks=False,
         securityContext=pod_security(shared_group=False),
         containers=[server],
-        volumes=[{"name": output.name, "persistentVolumeClaim": claim}, {"name": TMP_VOLUME, "emptyDir": {}}],
+        volumes=[
+            shared_storage.pod_volume(spec, output, read_only=True),
+            {"name": TMP_VOLUME, "emptyDir": {}},
+        ],
     )
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.mpijob.contract import Exit, Standby
-from hvd_elastic.worker.slot_commands import standby_command
 from hvd_elastic.worker.standby.program import Program, read_program
+from hvd_elastic.worker.standby.standby_command import standby_command
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard
 
 pytestmark = pytest.mark.process
