@@ -93,7 +93,7 @@ class FactReader:
             mutating_webhooks=mutating,
             rights=ask(Fact.RIGHTS, lambda: {right: self.may(right) for right in NEEDED_RIGHTS}, {}),
             mpijobs=self._mpijobs(),
-            waiting_jobs=self._waiting_jobs(),
+            waiting_jobs=self.read_waiting_jobs(),
             role_bindings=listed(
                 Fact.ROLE_BINDINGS,
                 f"{_RBAC}/namespaces/{self._namespace}/rolebindings",
@@ -123,8 +123,8 @@ class FactReader:
     def _mpijobs(self) -> list[Json]:
         return self._listed(Fact.MPIJOBS, f"/apis/kubeflow.org/v2beta1/namespaces/{self._namespace}/mpijobs")
 
-    def _waiting_jobs(self) -> dict[str, OperatorWork]:
-        """One look does not tell since when a worker is missing, so there are two where one is."""
+    def read_waiting_jobs(self) -> dict[str, OperatorWork]:
+        """By name. One look does not tell since when a worker is missing, so there are two where one is."""
         lags = defaultdict[str, OperatorLag](OperatorLag)
         self._see_work(lags, 0.0)
         if any(lag.work.pods for lag in lags.values()):

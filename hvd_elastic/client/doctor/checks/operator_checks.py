@@ -95,8 +95,8 @@ def waiting_jobs(facts: ClusterFacts) -> Iterator[Verdict]:
             f"the MPI Operator has made and deleted nothing of {name} for {LATE_SECONDS:.0f} s, though {work.words}",
             f"{_restart_words(facts)}, unless `hvd-elastic status {name}` says that a pod was refused",
         )
-    if facts.mpijobs and not facts.waiting_jobs:
-        yield ok("the MPI Operator leaves no job of the namespace alone")
+    if not facts.waiting_jobs:
+        yield ok(f"no job of {facts.namespace} waits for the MPI Operator")
 
 
 def _restart_words(facts: ClusterFacts) -> str:

@@ -44,6 +44,7 @@ def test_each_alert_fires_when_it_should_and_only_then(promtool: Path, tmp_path:
         "--late-intervals=2",
         "--failures=50",
         "--launcher-failures=3",
+        "--operator-seconds=30",
         "--waiting-seconds=30",
         "--inference-class=other",
     ],
