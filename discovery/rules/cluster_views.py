@@ -211,6 +211,8 @@ class JobView:
     """How many launchers may fail; None: as many as Kubernetes lets them."""
     ended: str = ""
     """`Succeeded` or `Failed` once the job has ended; empty before that."""
+    version: str = ""
+    """Its resource version; empty: not known."""
     noted_workers: int | None = None
     """Workers that run, as the operator last noted; None: it has noted nothing."""
     has_mpi_operator: bool = True
@@ -240,6 +242,7 @@ class JobView:
             suspended=bool(policy.get("suspend")),
             backoff_limit=policy.get("backoffLimit"),
             ended=_end(job.get("status") or {}),
+            version=str(meta.get("resourceVersion") or ""),
             noted_workers=_noted(job.get("status") or {}),
             has_mpi_operator=not str(job.get("apiVersion")).endswith("/v1")
             and policy.get("managedBy") in (None, MPI_OPERATOR),

@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -180,13 +181,18 @@ def test_our_own_status_waits_until_the_operator_is_done(
         job.scale(FEW)
     first = FEW if count == MANY else MANY
     waiting.until("the sidecar has told of the job", lambda: _wanted(namespace) == first, within_seconds=120)
-    before = last_status(namespace)
     job.scale(count)
-    looks = 0
-    while (work := _work(job)).pods or not looks:
-        looks += bool(work.pods)
+    waiting.until("the sidecar sees that the operator has work", lambda: _wait_seconds(job) > 0, within_seconds=60)
+    before = last_status(namespace)
+    while work := _work(job).pods:
         assert last_status(namespace) == before, work
     waiting.until("it is written then", lambda: _wanted(namespace) == count, within_seconds=90)
+
+
+def _wait_seconds(job: ScaledJob) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{job.metrics_port}/metrics", timeout=10) as answer:
+        lines: list[str] = answer.read().decode().splitlines()
+    return float(next(line for line in lines if line.startswith("hvd_elastic_discovery_operator_wait")).split()[1])
 
 
 def _wanted(kubectl: Kubectl) -> int | None:

@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final
 
-from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
+from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError
 from hvd_elastic.discovery.ledger.entries import Entry, WorldChanged
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.history.stall_history import StallHistory
@@ -26,6 +27,9 @@ JITTER: Final = 0.2
 GAP_SECONDS: Final = 2.0
 """At least, between two."""
 RETRY_SECONDS: Final = 5.0
+UNSEEN_SECONDS: Final = 60.0
+"""For so long after the last one a status is only written onto the MPIJob as it was seen: a change of it that was not
+seen yet gives the operator work, which a write would disturb. Later it is written all the same."""
 
 
 class StatusPublisher:
@@ -102,7 +106,8 @@ class StatusPublisher:
         present = doing, history.world.world, history.wanted, stall.words, history.world.has_run, failing
         is_due = moment >= self._earliest and (moment >= self._next_status or present != self._told)
         if is_due and not lag.holds_back(moment, wrote=self._wrote):
-            self._write_status(self._status.status(history, entries, now, stall), moment)
+            version = history.job.version if history.job and moment - self._wrote < UNSEEN_SECONDS else ""
+            self._write_status(self._status.status(history, entries, now, stall), moment, version=version)
             self._told = present
 
     def conclude(self, history: JobHistory, entries: Sequence[Entry], now: float) -> None:
@@ -115,15 +120,25 @@ class StatusPublisher:
         if news := self._news.due(moment):
             self._write_event(news)
 
-    def _write_status(self, status: LiveStatus, moment: float) -> None:
-        self._wrote, self._earliest = moment, moment + GAP_SECONDS
+    def _write_status(self, status: LiveStatus, moment: float, *, version: str = "") -> None:
+        """`version`: of the MPIJob that is to be written onto; empty: whichever there is."""
+        self._earliest = moment + GAP_SECONDS
         self._next_status = moment + STATUS_SECONDS * (1 + JITTER * (self._random() - 0.5))
         if not self._place.may_be_patched:
             return
-        change = {"metadata": {"annotations": {ANNOTATION_STATUS: status.to_json()}}}
-        if not self._attempt(
-            "the MPIJob does not tell its status", lambda: self._server.patch(self._place.path, change)
-        ):
+        only = {"resourceVersion": version} if version else {}
+        change = {"metadata": {**only, "annotations": {ANNOTATION_STATUS: status.to_json()}}}
+
+        def write() -> None:
+            try:
+                self._server.patch(self._place.path, change)
+                self._wrote = moment
+            except ApiStatusError as error:
+                if not version or error.status != HTTPStatus.CONFLICT:
+                    raise
+                self._next_status = self._earliest  # somebody has changed it: perhaps the operator has work now
+
+        if not self._attempt("the MPIJob does not tell its status", write):
             self._next_status = self._earliest = moment + RETRY_SECONDS
 
     def _write_event(self, news: News) -> None:

@@ -72,4 +72,5 @@ def _maps(name: str, path: str, fields: Fields) -> Iterator[_Map]:
     yield _Map(name=name, path=path, free=tuple(sorted(fields)))
     for key, below in fields.items():
         if below:
-            yield from _maps(key, f"{path}.?{key}", below)
+            # Variables are of one policy: a pod template has metadata as well.
+            yield from _maps(f"{name}_{key}", f"{path}.?{key}", below)
