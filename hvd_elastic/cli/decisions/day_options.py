@@ -1,10 +1,11 @@
 """The flags that say which day is simulated: recorded traces, or a day made up from a seed."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+from hvd_elastic.cli.decisions.input_file import InputFile
 
 if TYPE_CHECKING:
     from hvd_elastic.decide.simulate.day import Day
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _OPTIONS: Final = (
-    click.option("--trace", "traces", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-                 help="A recorded trace as CSV, of nodes or of inference pods; one of each at most."),
+    click.option("--trace", "traces", multiple=True, type=InputFile(), metavar="FILE",
+                 help="A recorded trace as CSV, of nodes or of inference pods; one of each at most. Or its URL."),
     click.option("--trace-name", "trace_names", multiple=True, metavar="NAME",
                  help="Which trace of a file that has several."),
     click.option("--from", "begins", type=click.FloatRange(min=0), default=0.0, metavar="HOURS",

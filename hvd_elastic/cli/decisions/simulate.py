@@ -9,6 +9,7 @@ import click
 
 from hvd_elastic.cli.decisions.day_options import day_from, day_options, take_day_flags
 from hvd_elastic.cli.decisions.day_setup import DaySetup, day_facts, setup_remarks, tell_day
+from hvd_elastic.cli.decisions.input_file import InputFile, fetch_speeds
 from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.cli.progress import progress_bar
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
@@ -59,7 +60,8 @@ def _convert(context: click.Context, _parameter: click.Parameter, path: Path | N
     "--speed",
     multiple=True,
     metavar="[JOB=]FILE",
-    help="How fast the job is over workers: what `profile -o json` printed, or CSV `workers,steps_per_s`.",
+    callback=fetch_speeds,
+    help="How fast the job is over workers: what `profile -o json` printed, or CSV `workers,steps_per_s`. Or its URL.",
 )
 @click.option(
     "--samples-per-worker",
@@ -96,7 +98,7 @@ def _convert(context: click.Context, _parameter: click.Parameter, path: Path | N
 @click.option(
     "--prices",
     "price_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=InputFile(exists=True),
     help="YAML with prices an hour by instance type; by default a small table that ships.",
 )
 @click.option(
@@ -117,7 +119,7 @@ def _convert(context: click.Context, _parameter: click.Parameter, path: Path | N
 )
 @click.option(
     "--convert",
-    type=click.Path(path_type=Path),
+    type=InputFile(),
     metavar="FILE",
     is_eager=True,
     expose_value=False,
@@ -180,7 +182,7 @@ def _stalls(source: str, words: Sequence[str]) -> "WayStalls":
         case "stock":
             found = dict.fromkeys(Way, MEASURED[Way.STOCK])
         case _:
-            found = read_stalls(Path(source), MEASURED)
+            found = read_stalls(InputFile().convert(source, None, click.get_current_context()), MEASURED)
     return with_overrides(found, words)
 
 
