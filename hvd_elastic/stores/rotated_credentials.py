@@ -34,7 +34,15 @@ def make_client(session: Any, **arguments: Any) -> Any:
         with lock:
             return 0.0 if _read_anew(credentials) else None
 
+    def look_again(request_signer: Any, **_: Any) -> None:
+        """What handed out no credentials as the client was made may have some by now, as a node's service has."""
+        # botocore asks once, as the client is made, and has no public way to ask again.
+        if request_signer._credentials is None:
+            with lock:
+                request_signer._credentials = session.get_credentials()
+
     client.meta.events.register_first("needs-retry.s3", retry)
+    client.meta.events.register_first("before-sign.s3", look_again)
     return client
 
 

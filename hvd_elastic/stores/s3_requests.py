@@ -15,7 +15,7 @@ from typing import Any, Final
 from hvd_elastic.stores import object_requests, rotated_credentials
 from hvd_elastic.stores.errors import CorruptError, StoreError
 from hvd_elastic.stores.object_requests import ConditionError
-from hvd_elastic.stores.retry import TransientError, no_answer, refusal
+from hvd_elastic.stores.retry import TransientError, no_answer, no_credentials, refusal
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
 
 DELETE_AT_ONCE: Final = 1_000
@@ -33,13 +33,15 @@ _ADVICE: Final = {
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
     """Translate the errors of botocore and urllib3 into StoreError, and 412 into ConditionError."""
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
     from urllib3.exceptions import HTTPError
 
     try:
         yield
     except ClientError as error:
         raise _error_of(what, error.response) from error
+    except NoCredentialsError as error:
+        raise no_credentials(what, error) from error
     except (BotoCoreError, HTTPError, OSError) as error:
         raise (no_answer(what, error) if _may_pass(error) else StoreError(f"{what}: {error}")) from error
 
@@ -47,8 +49,8 @@ def translate_errors(what: str) -> Iterator[None]:
 def _may_pass(error: Exception) -> bool:
     """Whether a request that got no answer may get one at the next attempt.
 
-    A missing credential or a wrong parameter stays so. A refused connection, a name that is not resolved, credentials
-    that are not handed out: so a service looks that is being restarted.
+    A wrong parameter stays so. A refused connection, a name that is not resolved, credentials that are not handed out:
+    so a service looks that is being restarted.
     """
     from botocore import exceptions
 

@@ -1,5 +1,6 @@
 """Pods with an identity of their cloud and no key anywhere: tokens are fetched, used and renewed, at stand-ins."""
 
+import hashlib
 import json
 import os
 import ssl
@@ -7,6 +8,8 @@ import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from hvd_elastic.stores.retry import TransientError
 from testbed import azure_server
 from testbed.gcs_server import create_bucket
 from testbed.kube.certificates import Authority
+from testbed.s3_server import CREDENTIALS
 from tests.trainer.checkpoint.proxy import Faults, proxy
 
 TENANT = "11111111-2222-3333-4444-555555555555"
@@ -35,11 +39,14 @@ class Tokens:
     """So many requests are answered with 503 first."""
     asked: list[str] = field(default_factory=list)
 
-    def answer(self, path: str, host: str, form: str) -> tuple[int, Any]:
+    def answer(self, path: str, headers: Message, form: str) -> tuple[int, Any]:
+        host = headers["Host"]
         self.asked.append(f"{path} {form}")
         if self.fails:
             self.fails -= 1
-            return 503, {"error": "later"}
+            return 503, ""
+        if found := self.of_aws(path, headers, form):
+            return found
         if "/service-accounts/" in path and "/token" not in path:
             return 200, {"email": "job@project", "scopes": [], "aliases": ["default"]}
         if path.startswith("/computeMetadata/v1/universe"):
@@ -54,6 +61,32 @@ class Tokens:
         if "/oauth2/" in path or "/service-accounts/" in path:
             return 200, {"access_token": self.token, "expires_in": self.seconds, "token_type": "Bearer"}
         return 200, {}
+
+    def of_aws(self, path: str, headers: Message, form: str) -> tuple[int, Any] | None:
+        """As keys that end: the token is the key's ID. Whoever does not show what he was given gets nothing."""
+        end = datetime.now(UTC) + timedelta(seconds=self.seconds)
+        keys = {"AccessKeyId": self.token, "SecretAccessKey": "secret", "Expiration": f"{end:%Y-%m-%dT%H:%M:%SZ}"}
+        if "Action=AssumeRoleWithWebIdentity" in form:
+            given = {**keys, "SessionToken": "session"} if "WebIdentityToken=of+kubernetes" in form else {}
+            content = "".join(f"<{name}>{value}</{name}>" for name, value in given.items())
+            name = "AssumeRoleWithWebIdentity"
+            result = f"<{name}Result><Credentials>{content}</Credentials></{name}Result>"
+            return 200, f"<{name}Response>{result}</{name}Response>"
+        if path == "/v1/credentials":
+            return (200, {**keys, "Token": "session"}) if headers.get("Authorization") == "of kubernetes" else (400, {})
+        if path == "/latest/api/token":
+            return 200, "of the node"
+        if path.startswith("/latest/meta-data/"):
+            if headers.get("x-aws-ec2-metadata-token") != "of the node":
+                return 401, {}
+            is_role = path.endswith("/trainer")
+            return 200, {**keys, "Token": "session", "Code": "Success"} if is_role else "trainer"
+        if path.startswith("/federation/credentials"):
+            if headers.get("x-amz-sso_bearer_token") != "of a person":
+                return 401, {}
+            named = {"accessKeyId": self.token, "secretAccessKey": "secret", "sessionToken": "session"}
+            return 200, {"roleCredentials": {**named, "expiration": int(end.timestamp() * 1000)}}
+        return None
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +117,14 @@ def served(tokens: Tokens, tls: ssl.SSLContext | None) -> Iterator[str]:
     class Service(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             form = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
-            status, answer = tokens.answer(self.path, self.headers["Host"], form)
+            status, answer = tokens.answer(self.path, self.headers, form)
             self.send_response(status)
             self.send_header("Metadata-Flavor", "Google")
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", "text/plain" if isinstance(answer, str) else "application/json")
             self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
+            self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
 
-        do_POST = do_GET
+        do_POST = do_PUT = do_GET
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
@@ -118,8 +151,9 @@ def entra(tokens: Tokens, tls: ssl.SSLContext) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def a_pod_without_keys(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith(("AZURE_", "GOOGLE_", "GCE_", "CLOUDSDK_")):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "GCE_", "CLOUDSDK_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.root))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
@@ -169,6 +203,107 @@ def workload_identity(
     monkeypatch.setattr("azure.identity._internal.utils.DEFAULT_TOKEN_REFRESH_RETRY_DELAY", 0)
     monkeypatch.setattr("msal.authority.WELL_KNOWN_AUTHORITY_HOSTS", frozenset({entra}))
     yield from azure_store(azure_proxy, tls)
+
+
+@pytest.fixture
+def s3(s3_proxy: tuple[str, Faults], s3_client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Faults]]:
+    for name in CREDENTIALS:  # of the server's own
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    bucket = f"b{uuid.uuid4().hex}"
+    s3_client.create_bucket(Bucket=bucket)
+    with proxy(s3_proxy[1].upstream) as (endpoint, faults):
+        yield f"s3://{bucket}/jobs/a?endpoint={endpoint}&region=us-east-1", faults
+
+
+@pytest.fixture
+def kubernetes_token(tmp_path: Path) -> str:
+    file = tmp_path / "token"
+    file.write_text("of kubernetes")
+    return str(file)
+
+
+@pytest.fixture
+def irsa(
+    s3: tuple[str, Faults], metadata: str, kubernetes_token: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Faults]:
+    """What EKS' webhook gives to a pod: a token of Kubernetes, for which STS gives keys of the role."""
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/trainer")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", kubernetes_token)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://{metadata}")
+    return s3
+
+
+@pytest.fixture
+def pod_identity(
+    s3: tuple[str, Faults], metadata: str, kubernetes_token: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Faults]:
+    """EKS Pod Identity: an agent of the node answers for the pod."""
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://{metadata}/v1/credentials")
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", kubernetes_token)
+    return s3
+
+
+@pytest.fixture
+def instance_profile(s3: tuple[str, Faults], metadata: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Faults]:
+    """The node's role, by version 2 of its metadata service, which asks for a session first."""
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://{metadata}")
+    return s3
+
+
+@pytest.fixture
+def sso(s3: tuple[str, Faults], metadata: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Faults]:
+    """A person who has said `aws sso login`."""
+    start = "https://example.awsapps.com/start"
+    profile = {"sso_start_url": start, "sso_region": "us-east-1", "sso_account_id": "123456789012"}
+    lines = "".join(f"{key} = {value}\n" for key, value in {**profile, "sso_role_name": "trainer"}.items())
+    cache = tmp_path / ".aws" / "sso" / "cache"
+    cache.mkdir(parents=True)
+    (tmp_path / ".aws" / "config").write_text(f"[profile person]\n{lines}")
+    login = {"startUrl": start, "accessToken": "of a person", "expiresAt": "2100-01-01T00:00:00Z"}
+    (cache / f"{hashlib.sha1(start.encode(), usedforsecurity=False).hexdigest()}.json").write_text(json.dumps(login))
+    monkeypatch.setattr("botocore.credentials.SSOProvider._SSO_TOKEN_CACHE_DIR", str(cache))  # read at the import
+    monkeypatch.setenv("AWS_PROFILE", "person")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SSO", f"http://{metadata}")
+    return s3
+
+
+AWS = ("irsa", "pod_identity", "instance_profile", "sso")
+
+
+@pytest.fixture(params=AWS)
+def aws(request: pytest.FixtureRequest) -> tuple[str, Faults]:
+    """A bucket that takes one key alone, and what it does."""
+    found: tuple[str, Faults] = request.getfixturevalue(request.param)
+    return found
+
+
+def test_keys_of_a_role_are_fetched_used_and_renewed_before_their_end(
+    aws: tuple[str, Faults], tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, faults = aws
+    store: Any = Location.parse(url).open(sleep=lambda _: None)
+    faults.credential = "Credential=first/"
+    assert store.create("manifests/a", b"1")
+    asked = len(tokens.asked)
+    assert store.keys("manifests") == ("manifests/a",)
+    assert len(tokens.asked) == asked, "one key serves many requests"
+    keys = store.requests.client._request_signer._credentials
+    keys._time_fetcher = near_end = lambda: datetime.now(UTC) + timedelta(seconds=3540)
+    monkeypatch.setattr("botocore.credentials._local_now", near_end)
+    tokens.token, faults.credential, tokens.seconds = "second", "Credential=second/", 2 * tokens.seconds
+    assert store.create("manifests/b", b"1")
+    assert store.keys("manifests") == ("manifests/a", "manifests/b")
+    store.close()
+
+
+def test_who_hands_out_keys_may_be_away_for_a_moment(aws: tuple[str, Faults], tokens: Tokens) -> None:
+    url, faults = aws
+    faults.credential, tokens.fails = "Credential=first/", 1
+    store = Location.parse(url).open(sleep=lambda _: None)
+    assert store.create("manifests/a", b"1")
+    store.close()
 
 
 @pytest.fixture(params=["gke", "managed_identity", "workload_identity"])
