@@ -60,9 +60,10 @@ def azure_server(address: str = "127.0.0.1") -> Iterator[tuple[str, int]]:
 
 def create_container(endpoint: str, name: str) -> None:
     """Make a container. `endpoint`: of the account."""
+    from azure.core.credentials import AzureNamedKeyCredential
     from azure.storage.blob import BlobServiceClient
 
-    with BlobServiceClient(endpoint, credential=KEY) as client:
+    with BlobServiceClient(endpoint, credential=AzureNamedKeyCredential(ACCOUNT, KEY)) as client:
         client.create_container(name)
 
 
