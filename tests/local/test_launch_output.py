@@ -125,7 +125,7 @@ def test_a_command_that_cannot_work_ends_the_job_at_once(
 
 # --- Signals ---------------------------------------------------------------------------------------------------------
 
-STUBBORN = "trap 'echo > told' TERM; echo $$ > pid; while :; do sleep 0.05; done"
+STUBBORN = "trap 'echo > told' TERM; echo $$ > new; mv new pid; while :; do sleep 0.05; done"
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])

@@ -138,7 +138,7 @@ def test_a_member_that_dies_while_its_world_forms_costs_the_others_no_time_out(
     monkeypatch.setattr(Meeting, "take", noted)
     with met_world("form", [2, 1], forked=False) as world:
         if when == "before it connects":
-            wait_for(lambda: "GET global" in world.asked)  # the others ask what keeps it
+            wait_for(lambda: "GET global" in world.asked, seconds=120)  # the others ask what keeps it
             world.server.fail_formation()
         assert [ends(process)[0] for process in world.processes] == [Exit.REMOVED, Exit.REMOVED, -signal.SIGKILL]
 
