@@ -18,7 +18,7 @@ FIRST_SEED ?= 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-process test-lowest test-newest test-gpu test-image test-compilers test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core test-cluster-ipv6 test-faults test-distributions test-distributions-part soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test test-process test-lowest test-newest test-gpu test-image test-compilers test-clouds test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core test-cluster-ipv6 test-faults test-distributions test-distributions-part soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -56,6 +56,9 @@ test-gpu: $(STAMP)  ## what only a GPU can show, and what was shown on this mach
 
 test-image: $(STAMP)  ## the images for GPUs and EFA, built whole and tried (root, Linux; compiles Horovod with NCCL the first time)
 	$(BIN)/pytest tests/docker/test_image_variants.py -m image
+
+test-clouds: $(STAMP)  ## the stores' promises in real buckets: HVD_ELASTIC_TEST_S3=s3://bucket/prefix, _GCS=gs://..., _AZURE=abfss://...
+	$(BIN)/pytest tests/trainer/checkpoint/test_real_buckets.py -rs
 
 test-patches: $(STAMP)  ## for each patch of Horovod: without it, the tests that it names must fail (a build each)
 	$(BIN)/python -m tests.hvd_elastic.horovod.variants without

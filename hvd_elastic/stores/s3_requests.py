@@ -22,6 +22,8 @@ DELETE_AT_ONCE: Final = 1_000
 _TRANSIENT_CODES: Final = frozenset(
     {"SlowDown", "RequestTimeout", "BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody", "InternalError"}
 )
+_SKEWED: Final = "RequestTimeTooSkewed"
+"""The request's time and that of S3 are 15 minutes apart or more. A new node may set its clock yet."""
 _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"})
 _ADVICE: Final = {
     403: "grant s3:GetObject, PutObject, DeleteObject, ListBucket and AbortMultipartUpload on the prefix",
@@ -66,16 +68,17 @@ def _may_pass(error: Exception) -> bool:
 
 def _error_of(what: str, answer: Any) -> Exception:
     status, code = answer["ResponseMetadata"]["HTTPStatusCode"], answer["Error"].get("Code", "")
+    words = f"{code} {answer['Error'].get('Message', '')}"
     if status == 412:
         return ConditionError(what)
     return refusal(
         what,
         status,
-        f"{code} {answer['Error'].get('Message', '')}",
+        f"{words}: set the clock of this machine" if code == _SKEWED else words,
         advice=_ADVICE,
         retry_after=answer["ResponseMetadata"].get("HTTPHeaders", {}).get("retry-after"),
         full=code in _FULL_CODES,
-        transient=code in _TRANSIENT_CODES,
+        transient=code in {*_TRANSIENT_CODES, _SKEWED},
     )
 
 

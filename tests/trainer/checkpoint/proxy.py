@@ -29,6 +29,7 @@ class Fault(StrEnum):
 
     UNAVAILABLE = "503 before the store sees it"
     THROTTLED = "429 before the store sees it, which asks for a second's time"
+    SKEWED = "403 before the store sees it: its clock is another"
     CONFLICT = "409 before the store sees it"
     CUT_REQUEST = "the connection breaks before the store sees it"
     LOST_ANSWER = "the store did it, the connection breaks before the answer"
@@ -119,6 +120,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(503, BODY.format(code="SlowDown").encode())
             case Fault.THROTTLED:
                 return self.answer(429, BODY.format(code="SlowDown").encode(), [("Retry-After", "1")])
+            case Fault.SKEWED:
+                return self.answer(403, BODY.format(code="RequestTimeTooSkewed").encode())
             case Fault.CONFLICT:
                 return self.answer(409, BODY.format(code="ConditionalRequestConflict").encode())
             case Fault.CUT_REQUEST:

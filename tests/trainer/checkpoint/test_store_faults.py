@@ -485,3 +485,14 @@ def test_a_wrong_certificate_is_not_asked_again() -> None:
     broken = SSLError(endpoint_url="https://store", error="EOF occurred in violation of protocol")
     with pytest.raises(TransientError), s3_requests.translate_errors("list"):
         raise broken
+
+
+def test_a_wrong_clock_is_said_and_one_that_is_set_by_then_is_no_error(s3_url: str, faults: Faults) -> None:
+    """S3 alone signs each request with its time: tokens and signatures of the others carry their own."""
+    store = impatient(s3_url)
+    faults.add(Fault.SKEWED, "PUT", "manifests/a")
+    assert store.create("manifests/a", b"1")
+    faults.add(Fault.SKEWED, "PUT", "manifests/b", times=99)
+    with pytest.raises(StoreError, match=r"RequestTimeTooSkewed.*set the clock"):
+        store.create("manifests/b", b"1")
+    store.close()
