@@ -488,7 +488,7 @@ def test_a_wrong_certificate_is_not_asked_again() -> None:
 
 
 def test_a_wrong_clock_is_said_and_one_that_is_set_by_then_is_no_error(s3_url: str, faults: Faults) -> None:
-    """S3 alone signs each request with its time: tokens and signatures of the others carry their own."""
+    """S3, which signs each request with its time. Azure does so for account keys alone."""
     store = impatient(s3_url)
     faults.add(Fault.SKEWED, "PUT", "manifests/a")
     assert store.create("manifests/a", b"1")
