@@ -808,3 +808,25 @@ def test_the_live_status_waits_while_the_operator_has_something_to_do(
     assert status(cluster) is None, "the operator has not noted the second worker"
     cluster.put(JOBS, {**mpijob(replicas=2), "status": {"replicaStatuses": {"Worker": {"active": 2}}}})
     until(lambda: status(cluster) is not None)
+
+
+def test_a_status_of_a_job_that_was_changed_meanwhile_is_written_once_that_is_seen(
+    cluster: KubeApi, start: Start, workers: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The change may have given the operator work."""
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    start(pod_uid="l1")
+    until(lambda: (known := status(cluster)) is not None and known.workers == 1, 60.0)
+    refused: list[str] = []
+
+    def refuse(request: Request) -> None:
+        if request.method == "PATCH" and not refused and ANNOTATION_STATUS in json.dumps(request.body):
+            refused.append(request.path)
+            raise Status(409)
+
+    cluster.fault = refuse
+    cluster.put(PODS, pod(1))
+    until(lambda: (known := status(cluster)) is not None and known.workers == 2, 60.0)
+    assert refused
+    assert not [record for record in caplog.records if "does not tell its status" in record.getMessage()]
