@@ -1,7 +1,6 @@
 """How long the MPI Operator needs until a job of which many workers leave or come back is as it is asked to be."""
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +11,7 @@ from typing import Any, Final, Self
 
 from benchmarks.mpi_operator import control_plane
 from benchmarks.mpi_operator.measured_scale import Change, MeasuredScale, Pace
-from benchmarks.mpi_operator.scaled_job import NAME, ScaledJob, nodes, operator_pace, wait_leading
+from benchmarks.mpi_operator.scaled_job import NAME, ScaledJob, nodes, operator_pace, repeatedly, wait_leading
 from benchmarks.report.record import NEVER
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 from testbed.cluster.site import Site, make_namespace, remove_namespace
@@ -144,17 +143,10 @@ def _written(kubectl: Kubectl, writes: Writes) -> Iterator[None]:
     if writes is not Writes.EACH_2_S:
         yield
         return
-    over = threading.Event()
 
     def write() -> None:
-        while not over.wait(EACH_SECONDS):
-            change = {"metadata": {"annotations": {ANNOTATION_STATUS: json.dumps({"unix": time.time()})}}}
-            kubectl.patch("mpijob", NAME, change)
+        change = {"metadata": {"annotations": {ANNOTATION_STATUS: json.dumps({"unix": time.time()})}}}
+        kubectl.patch("mpijob", NAME, change)
 
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    try:
+    with repeatedly(write, every_seconds=EACH_SECONDS):
         yield
-    finally:
-        over.set()
-        writer.join()

@@ -276,3 +276,21 @@ def moments(
     what = " and ".join(probes)
     waiting.until(what, all_reached, within_seconds=within_seconds, every_seconds=POLL_SECONDS, seen=seen)
     return reached
+
+
+@contextmanager
+def repeatedly(act: Callable[[], None], *, every_seconds: float) -> Iterator[None]:
+    """Do it again and again beside what follows, in a thread."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(every_seconds):
+            act()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

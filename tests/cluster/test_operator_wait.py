@@ -6,7 +6,6 @@ stranger's writes fall: its own update conflicts each time, while the events of 
 
 import json
 import socket
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from benchmarks.mpi_operator.measured_scale import MeasuredScale, Pace
-from benchmarks.mpi_operator.scaled_job import NAME, ScaledJob, nodes, operator_pace
+from benchmarks.mpi_operator.scaled_job import NAME, ScaledJob, nodes, operator_pace, repeatedly
 from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.doctor.diagnosis import Level
 from hvd_elastic.client.report.job_status import status
@@ -93,20 +92,13 @@ def _work(job: ScaledJob) -> Any:
 @contextmanager
 def a_stranger_writes(cluster: ClusterClient) -> Iterator[None]:
     """Onto the MPIJob, ten times a second."""
-    over = threading.Event()
+    path = f"/apis/kubeflow.org/v2beta1/namespaces/{cluster.namespace}/mpijobs/{NAME}"
 
     def write() -> None:
-        path = f"/apis/kubeflow.org/v2beta1/namespaces/{cluster.namespace}/mpijobs/{NAME}"
-        while not over.wait(0.1):
-            cluster.patch(path, {"metadata": {"annotations": {"example.com/seen": str(time.time())}}})
+        cluster.patch(path, {"metadata": {"annotations": {"example.com/seen": str(time.time())}}})
 
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    try:
+    with repeatedly(write, every_seconds=0.1):
         yield
-    finally:
-        over.set()
-        writer.join()
 
 
 def provoke(site: Site, job: ScaledJob) -> None:
