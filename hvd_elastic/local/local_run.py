@@ -21,7 +21,10 @@ LOOK_SECONDS: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedResize:
-    """Change the number of hosts to `hosts`, `at_seconds` after the launcher's start."""
+    """Change the number of hosts to `hosts`, `at_seconds` after the launcher's start.
+
+    Where the machine is late with one, those after it are as late: each is to be seen.
+    """
 
     at_seconds: float
     hosts: int
@@ -85,7 +88,8 @@ def _wait(job: LocalJob, resizes: Sequence[TimedResize], say: Callable[[str], No
         code = job.wait(max(0.0, min(until, LOOK_SECONDS) if shown else until))
         if code is not None:
             return code
-        if due and time.monotonic() - began >= due[0].at_seconds:
+        if due and (late := time.monotonic() - began - due[0].at_seconds) >= 0:
+            began += late
             job.cluster.want(due.pop(0).hosts)
             shown = "resize"
         if shown:

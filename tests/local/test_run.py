@@ -320,3 +320,22 @@ def test_a_resize_is_told_until_all_its_hosts_are_ready() -> None:
         "resize: 3 hosts wanted, 3 of 3 ready",
         "resize: 1 host wanted, 1 of 1 ready",
     ]
+
+
+def test_a_machine_that_is_late_makes_each_resize_as_far_apart_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that got no processor for 20 s made both at once, so that no host went."""
+    now, made = 0.0, list[tuple[float, int]]()
+
+    def wait(seconds: float) -> int | None:
+        nonlocal now
+        now += 26.0 if now == 0.0 else min(seconds, 100.0)
+        return 0 if now > 100.0 else None
+
+    def want(hosts: int) -> None:
+        made.append((now, hosts))
+        job.cluster.wanted, job.cluster.offered = hosts, ("",) * hosts
+
+    job: Any = SimpleNamespace(wait=wait, cluster=SimpleNamespace(wanted=2, offered=("a", "b"), want=want))
+    monkeypatch.setattr(local_run, "time", SimpleNamespace(monotonic=lambda: now))
+    assert local_run._wait(job, local_run.parse_resizes("6:1,12:2"), lambda words: None) == 0
+    assert made == [(26.0, 1), (32.0, 2)]
