@@ -15,6 +15,7 @@ from hvd_elastic.client.connection.cluster_client import (
     RefusedError,
     UnreachableError,
 )
+from hvd_elastic.client.connection.known_api import KUEUE, KUEUE_VISIBILITY, NotServedError
 from hvd_elastic.client.job_lookup import find_job
 from hvd_elastic.client.report.stage_status import StageFacts, newest, wanted_stage
 from hvd_elastic.client.report.untold_end import untold_end
@@ -70,9 +71,11 @@ class JobFacts:
     ledger: tuple[Entry, ...] | None = None
     """None: the job has none, or it may not be read. An end that it lacks, and other objects tell, stands behind it."""
     workload: Json | None = None
-    """Of Kueue."""
+    """Of Kueue; None without `workload_unread`: there is none."""
+    workload_unread: str = ""
+    """Why Kueue could not be asked for it."""
     queue_position: int | None = None
-    """How many jobs of its LocalQueue come before it; None: it does not wait, or Kueue does not tell."""
+    """How many jobs of its LocalQueue come before it; None: it does not wait, or Kueue does not tell (`unreadable`)."""
     stage: StageFacts | None = None
     """The staging of its data set; None: it has none, the Job is gone, or a worker has trained."""
     events: tuple[Json, ...] = ()
@@ -81,7 +84,7 @@ class JobFacts:
     nodes: tuple[Json, ...] = ()
     """The cluster's, where a pod waits because of a taint that the scheduler does not name, and they may be read."""
     unreadable: tuple[str, ...] = ()
-    """What the caller may not read, in the API server's words."""
+    """What the caller may not read or the API server does not serve, in its words."""
 
     @property
     def name(self) -> str:
@@ -144,7 +147,9 @@ class JobFactReader:
             launcher_job = pool.submit(self._ask, lambda: self._cluster.get(launcher_path), None)
             found = job.result()
         meta, told = found.job["metadata"], ledger.result()
+        refused = len(self._unreadable)
         workload = self._ask(lambda: self._workload(here, meta), None)
+        workload_unread = "; ".join(self._unreadable[refused:])
         own = tuple(pod for pod in pods.result() if not _is_strange(pod, meta["uid"]))
         facts = JobFacts(
             job=found.job,
@@ -153,8 +158,9 @@ class JobFactReader:
             launcher_job=launcher_job.result(),
             ledger=_with_end(told, own, found.job),
             workload=workload,
+            workload_unread=workload_unread,
             stage=self._stage(here, name, found.job),
-            queue_position=self._queue_position(here, meta, workload) if workload else None,
+            queue_position=self._queue_position(here, found.job, workload) if workload else None,
         )
         facts = replace(
             facts,
@@ -184,10 +190,10 @@ class JobFactReader:
     def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
         try:
             return question()
-        except NotFoundError:
-            return otherwise
-        except ForbiddenError as error:
+        except (ForbiddenError, NotServedError) as error:
             self._unreadable.append(str(error))
+            return otherwise
+        except NotFoundError:
             return otherwise
 
     def _pods(self, here: str, name: str) -> tuple[Json, ...]:
@@ -238,19 +244,24 @@ class JobFactReader:
     def _workload(self, here: str, meta: dict[str, Any]) -> Json | None:
         if QUEUE_LABEL not in (meta.get("labels") or {}):
             return None
-        path = f"/apis/kueue.x-k8s.io/v1beta1{here}/workloads"
+        path = f"{KUEUE.served_path(self._cluster)}{here}/workloads"
         return next(self._cluster.list(path, labelSelector=f"{_JOB_UID_LABEL}={meta['uid']}"), None)
 
-    def _queue_position(self, here: str, meta: dict[str, Any], workload: Json) -> int | None:
+    def _queue_position(self, here: str, mpijob: Json, workload: Json) -> int | None:
         """Of Kueue's visibility API, which few may ask, and which its controller serves itself.
 
         Source: https://kueue.sigs.k8s.io/docs/tasks/manage/monitor_pending_workloads/pending_workloads_on_demand/
         """
-        queue = meta["labels"][QUEUE_LABEL]
-        path = f"/apis/visibility.kueue.x-k8s.io/v1beta1{here}/localqueues/{queue}/pendingworkloads"
+        if not (mpijob["spec"].get("runPolicy") or {}).get("suspend"):
+            return None  # it does not wait
+        queue = mpijob["metadata"]["labels"][QUEUE_LABEL]
         try:
+            path = f"{KUEUE_VISIBILITY.served_path(self._cluster)}{here}/localqueues/{queue}/pendingworkloads"
             pending = self._cluster.get(path).get("items") or ()
-        except (NotFoundError, ForbiddenError, RefusedError):
+        except (NotServedError, RefusedError) as error:
+            self._unreadable.append(f"its place in the queue is not known: {error}")
+            return None
+        except (NotFoundError, ForbiddenError):
             return None
         name = workload["metadata"]["name"]
         return next((int(one["positionInLocalQueue"]) for one in pending if one["metadata"]["name"] == name), None)

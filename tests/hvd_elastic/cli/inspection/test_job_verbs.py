@@ -136,19 +136,63 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_shown(training: KubeApi) -
     assert "note: injected" in said.output
 
 
-def test_a_queued_job_says_how_many_come_before_it(training: KubeApi) -> None:
-    workloads = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
-    pending = "/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
-    queued = mpijob(suspend=True, labels={"kueue.x-k8s.io/queue-name": "team"})
+def in_queue(training: KubeApi, *served: str) -> None:
+    """The job waits in a queue of Kueue, whose API the cluster serves in these versions."""
+    training.put(JOBS, mpijob(suspend=True, labels={"kueue.x-k8s.io/queue-name": "team"}))
     said = {"type": "QuotaReserved", "status": "False", "message": "insufficient quota"}
-    training.put(JOBS, queued)
-    training.objects[workloads] = {"w": {"metadata": {"name": "w", "labels": {"kueue.x-k8s.io/job-uid": "uid-train"}}}}
-    training.objects[workloads]["w"]["status"] = {"conditions": [said]}
+    for version in served:
+        workload = {"metadata": {"name": "w", "labels": {"kueue.x-k8s.io/job-uid": "uid-train"}}}
+        workloads = f"/apis/kueue.x-k8s.io/{version}/namespaces/default/workloads"
+        training.objects[workloads] = {"w": {**workload, "status": {"conditions": [said]}}}
+
+
+def queue_of(version: str) -> str:
+    return f"/apis/visibility.kueue.x-k8s.io/{version}/namespaces/default/localqueues/team/pendingworkloads"
+
+
+@pytest.mark.parametrize("versions", [("v1beta1",), ("v1beta1", "v1beta2"), ("v1beta2",)], ids=" ".join)
+def test_a_queued_job_says_how_many_come_before_it(training: KubeApi, versions: tuple[str, ...]) -> None:
+    in_queue(training, *versions)
     without = call("status", "train")
     assert without.exit_code == 14
     assert "queue team: insufficient quota" in without.output
-    training.objects[pending] = {"w": {"metadata": {"name": "w"}, "positionInLocalQueue": 2}}
-    assert "queue team, 2 jobs before it: insufficient quota" in call("status", "train").output
+    assert (
+        "its place in the queue is not known: the API server does not serve visibility.kueue.x-k8s.io" in without.output
+    )
+    training.objects[queue_of(versions[-1])] = {"w": {"metadata": {"name": "w"}, "positionInLocalQueue": 2}}
+    told = call("status", "train").output
+    assert "queue team, 2 jobs before it: insufficient quota" in told
+    assert "not known" not in told
+    asked = {request.path.split("/")[3] for request in training.requests if "/workloads" in request.path}
+    assert asked == {versions[-1]}, "the newest"
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"), [((), "does not serve kueue.x-k8s.io"), (("v1",), "kueue.x-k8s.io as v1,")]
+)
+def test_a_queue_that_cannot_be_asked_is_not_an_empty_one(
+    training: KubeApi, versions: tuple[str, ...], said: str
+) -> None:
+    in_queue(training, *versions)
+    told = call("status", "train")
+    assert told.exit_code == 14
+    assert "Kueue cannot be asked why" in told.output
+    assert said in told.output
+    assert "is there such a LocalQueue" not in told.output
+
+
+def test_a_place_in_the_queue_that_nobody_tells_is_not_known(training: KubeApi) -> None:
+    in_queue(training, "v1beta2")
+    training.objects[queue_of("v1beta2")] = {}
+
+    def away(request: Request) -> None:
+        if "pendingworkloads" in request.path:
+            raise Status(503)
+
+    training.fault = away
+    told = call("status", "train").output
+    assert "queue team: insufficient quota" in told
+    assert "its place in the queue is not known: GET /apis/visibility" in told
 
 
 def test_list_shows_every_job_and_the_total_apart(training: KubeApi) -> None:
