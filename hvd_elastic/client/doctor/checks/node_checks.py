@@ -1,5 +1,6 @@
 """Checks of the nodes: GPUs, places for launchers, addresses, and who enforces NetworkPolicies."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Final
@@ -12,6 +13,7 @@ from hvd_elastic.discovery.rules.cluster_views import gpu_resource_of
 from hvd_elastic.discovery.rules.node_taints import taints_of
 from hvd_elastic.mpijob.clouds.accelerators import WHOLE, find_accelerator, is_accelerator
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from hvd_elastic.system import quantity
 from hvd_elastic.system.plain_words import count_words
 
@@ -39,6 +41,9 @@ _ENFORCERS: Final = {
 """DaemonSets that enforce NetworkPolicies, by name. Not flannel, and the VPC CNI of AWS only with its agent."""
 _AWS_CNI: Final = "aws-node"
 _AWS_AGENTS: Final = ("aws-eks-nodeagent", "aws-network-policy-agent")
+
+_GPU_DRIVER: Final = re.compile(r"(gpu|gaudi)\.")
+"""Names of drivers (`gpu.nvidia.com`, `gpu.amd.com`, `gpu.intel.com`, `gaudi.intel.com`); others hand out networks."""
 
 Node = Mapping[str, Any]
 
@@ -95,7 +100,9 @@ def gpus(facts: ClusterFacts) -> Iterator[Verdict]:
     found = [(node, gpus) for node in facts.nodes if (gpus := _gpus(node, "allocatable", named))]
     offering = [node for node, _ in found]
     lost = [node for node in facts.nodes if _gpus(node, "capacity", named) - _gpus(node, "allocatable", named)]
-    if not offering:
+    if not offering and (classes := _classes_of_gpus(facts)):
+        yield ok(f"no node offers any by itself; ResourceClaims hand them out ({', '.join(sorted(classes))})")
+    elif not offering:
         yield error(
             f"none of {len(facts.nodes)} nodes offers {', '.join(one.resource for one in WHOLE)} or a part of one",
             "install the device plugin of the GPUs; of NVIDIA's: https://github.com/NVIDIA/k8s-device-plugin",
@@ -125,6 +132,53 @@ def gpus(facts: ClusterFacts) -> Iterator[Verdict]:
             f"no node with GPUs is Ready and schedulable: {_some(offering)}",
             f"kubectl describe node {_name(offering[0])}",
         )
+
+
+@check("claimed-devices", Fact.CLAIMED_DEVICES)
+def claimed_devices(facts: ClusterFacts) -> Iterator[Verdict]:
+    """GPUs that ResourceClaims hand out are in ResourceSlices, and not in what a node says that it offers."""
+    found = {driver: count for driver, count in _devices(facts).items() if _GPU_DRIVER.match(driver)}
+    if not found:
+        yield ok("no driver hands out GPUs by ResourceClaims")
+        return
+    offered = ", ".join(f"{driver} {count_words(count, 'device')}" for driver, count in sorted(found.items()))
+    if classes := _classes_of_gpus(facts):
+        names = ", ".join(f"{resource} (DeviceClass {name})" for name, resource in sorted(classes.items()))
+        yield warning(
+            f"ResourceSlices have of {offered}: jobs get them as {names}, but `autoscale` does not count them",
+            "leave jobs on them without `autoscale`: it counts what nodes offer by themselves (`allocatable`)",
+        )
+    else:
+        yield warning(
+            f"ResourceSlices have of {offered}, and no DeviceClass gives them the name of a resource: "
+            "`workers.gpus` gets none of them",
+            f"from Kubernetes 1.36 on set `spec.extendedResourceName: {GPU_RESOURCE}` of their DeviceClass, or name a "
+            "ResourceClaimTemplate in `workers.pod.spec.resourceClaims` of each job",
+        )
+
+
+def _devices(facts: ClusterFacts) -> Counter[str]:
+    """Devices by driver. A pool is written anew under a higher generation, and older slices count no more."""
+    newest: dict[tuple[str, str], int] = {}
+    slices = [one["spec"] for one in facts.resource_slices]
+    for one in slices:
+        pool = (str(one["driver"]), str(one["pool"]["name"]))
+        newest[pool] = max(int(one["pool"].get("generation") or 0), newest.get(pool, 0))
+    return Counter(
+        str(one["driver"])
+        for one in slices
+        if int(one["pool"].get("generation") or 0) == newest[str(one["driver"]), str(one["pool"]["name"])]
+        for _ in one.get("devices") or ()
+    )
+
+
+def _classes_of_gpus(facts: ClusterFacts) -> dict[str, str]:
+    """DeviceClasses that hand out devices to pods which ask for GPUs, and how pods ask."""
+    named = _named(facts)
+    asked = {
+        one["metadata"]["name"]: str(one["spec"].get("extendedResourceName") or "") for one in facts.device_classes
+    }
+    return {name: resource for name, resource in asked.items() if resource in named or is_accelerator(resource)}
 
 
 @check("launcher-nodes", Fact.NODES)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
+from hvd_elastic.client.connection.known_api import KUEUE, NotServedError
 from hvd_elastic.client.doctor.checks.kueue_configuration import ON_BY_DEFAULT, PodsReadyWait, kueue_configuration
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Level, Verdict, check, error, ok, warning
@@ -153,8 +154,22 @@ def queues(facts: ClusterFacts) -> Iterator[Verdict]:
         )
     if kueue.pods_ready_wait:
         yield _eviction_for_want_of_pods(kueue.pods_ready_wait, release)
-    if not kueue.manages_all_jobs and not kueue.pods_ready_wait:
+    unread = _unread(facts.crds.get("workloads.kueue.x-k8s.io"))
+    if unread:
+        yield warning(f"`status` cannot say why a job waits: {unread}", "use a release of hvd-elastic that reads it")
+    if not (kueue.manages_all_jobs or kueue.pods_ready_wait or unread):
         yield ok(f"installed: {', '.join(found)}" if found else "none is installed: jobs start as they are applied")
+
+
+def _unread(workloads: Mapping[str, Any] | None) -> str:
+    """Why the Workloads of this Kueue cannot be read; empty: they can, or there is no Kueue."""
+    if workloads is None:
+        return ""
+    try:
+        KUEUE.choice([version["name"] for version in workloads["spec"]["versions"] if version.get("served")])
+    except NotServedError as error:
+        return str(error)
+    return ""
 
 
 def _kueue_manager(facts: ClusterFacts) -> tuple[list[str], tuple[int, int] | None]:
