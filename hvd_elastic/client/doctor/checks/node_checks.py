@@ -13,7 +13,6 @@ from hvd_elastic.discovery.rules.cluster_views import gpu_resource_of
 from hvd_elastic.discovery.rules.node_taints import taints_of
 from hvd_elastic.mpijob.clouds.accelerators import WHOLE, find_accelerator, is_accelerator
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
-from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from hvd_elastic.system import quantity
 from hvd_elastic.system.plain_words import count_words
 
@@ -136,7 +135,11 @@ def gpus(facts: ClusterFacts) -> Iterator[Verdict]:
 
 @check("claimed-devices", Fact.CLAIMED_DEVICES)
 def claimed_devices(facts: ClusterFacts) -> Iterator[Verdict]:
-    """GPUs that ResourceClaims hand out are in ResourceSlices, and not in what a node says that it offers."""
+    """GPUs that ResourceClaims hand out are in ResourceSlices, and not in what a node says that it offers.
+
+    Nobody is preempted for them: where claims cannot be allocated, kube-scheduler 1.37.2 calls a pod unresolvable
+    (`plugins/dynamicresources/dynamicresources.go`, `statusUnschedulable`), which was also seen.
+    """
     found = {driver: count for driver, count in _devices(facts).items() if _GPU_DRIVER.match(driver)}
     if not found:
         yield ok("no driver hands out GPUs by ResourceClaims")
@@ -144,17 +147,16 @@ def claimed_devices(facts: ClusterFacts) -> Iterator[Verdict]:
     offered = ", ".join(f"{driver} {count_words(count, 'device')}" for driver, count in sorted(found.items()))
     if classes := _classes_of_gpus(facts):
         names = ", ".join(f"{resource} (DeviceClass {name})" for name, resource in sorted(classes.items()))
-        yield warning(
-            f"ResourceSlices have of {offered}: jobs get them as {names}, but `autoscale` does not count them",
-            "leave jobs on them without `autoscale`: it counts what nodes offer by themselves (`allocatable`)",
-        )
+        given = f"jobs get them as {names}"
+        instead = "give training and inference GPUs of a device plugin"
     else:
-        yield warning(
-            f"ResourceSlices have of {offered}, and no DeviceClass gives them the name of a resource: "
-            "`workers.gpus` gets none of them",
-            f"from Kubernetes 1.36 on set `spec.extendedResourceName: {GPU_RESOURCE}` of their DeviceClass, or name a "
-            "ResourceClaimTemplate in `workers.pod.spec.resourceClaims` of each job",
-        )
+        given = "no DeviceClass gives them the name of a resource, and `workers.gpus` gets none of them"
+        instead = "install the device plugin of the GPUs"
+    yield warning(
+        f"ResourceSlices have of {offered}: {given}. The scheduler takes no such GPU from a lower class for inference, "
+        "and `autoscale` counts none",
+        f"{instead}, which the scheduler takes back worker by worker",
+    )
 
 
 def _devices(facts: ClusterFacts) -> Counter[str]:

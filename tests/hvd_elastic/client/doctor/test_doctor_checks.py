@@ -220,7 +220,7 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             ),
             "claimed-devices",
             Level.WARNING,
-            "gpu.nvidia.com 8 devices, and no DeviceClass gives them the name of a resource",
+            "gpu.nvidia.com 8 devices: no DeviceClass gives them the name of a resource",
         ),
         (
             replace(
@@ -231,7 +231,7 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             ),
             "claimed-devices",
             Level.WARNING,
-            "jobs get them as nvidia.com/gpu (DeviceClass whole), but `autoscale` does not count them",
+            "jobs get them as nvidia.com/gpu (DeviceClass whole). The scheduler takes no such GPU from a lower class",
         ),
         (
             replace(SOUND, crds={**SOUND.crds, "workloads.kueue.x-k8s.io": crd("v1")}),
