@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
-from testbed.cluster.operator_role import may_resume
 from testbed.cluster.site import Site
 from testbed.kube import gomodules, kueue
 from testbed.kube.kubectl import Kubectl
@@ -16,13 +15,12 @@ SERVING: Final = "serving"
 
 @contextmanager
 def kueue_with_queues(site: Site, *, gpus: int, version: str = gomodules.VERSIONS["kueue"][0]) -> Iterator[None]:
-    """Kueue, both ClusterQueues, and an MPI Operator that may resume jobs. No job may be left in them at the end."""
+    """Kueue and both ClusterQueues. No job may be left in them at the end."""
     machine = site.local()
     try:
         kueue.start(machine, version)
         site.kubectl.apply(_cluster_queues(gpus, version))
-        with may_resume(site):
-            yield
+        yield
     finally:
         kueue.stop(machine, version)
 
