@@ -11,6 +11,10 @@ CODE := hvd_elastic mpijob discovery trainer priorityclasses testbed tests bench
 
 NEED_DEBOOTSTRAP := sh tools/need.sh 'command -v debootstrap && test -e /usr/share/keyrings/debian-archive-keyring.gpg' "debootstrap debian-archive-keyring"
 
+# Versions of the test cluster: `make test-cluster KUBERNETES=1.36 OPERATOR=0.7` (testbed/kube/gomodules.py).
+export HVD_ELASTIC_KUBERNETES ?= $(KUBERNETES)
+export HVD_ELASTIC_MPI_OPERATOR ?= $(OPERATOR)
+
 SEEDS ?= 10
 FIRST_SEED ?= 0
 

@@ -291,6 +291,11 @@ class KubeApi:
             return {"kind": "List", "metadata": {"resourceVersion": str(self.version), **more},
                     "items": items[first : first + size]}  # fmt: skip
 
+    def group_versions(self, group: str) -> list[Json]:
+        """Discovery: the versions of a group of which there is a collection."""
+        found = sorted({path.split("/")[3] for path in self.objects if path.startswith(f"/apis/{group}/")})
+        return [{"groupVersion": f"{group}/{version}", "version": version} for version in found]
+
     def collection(self, path: str) -> str | None:
         """The collection at a path; that of all namespaces is that of the only one."""
         everywhere = {"/api/v1/pods": PODS, JOBS.replace("/namespaces/default", ""): JOBS}
@@ -436,6 +441,8 @@ class _Handler(BaseHTTPRequestHandler):
         if (listed := self.api.collection(request.path)) is not None:
             return self.api.listing(listed, request.query)
         collection, _, name = request.path.rpartition("/")
+        if collection == "/apis" and (served := self.api.group_versions(name)):
+            return {"kind": "APIGroup", "name": name, "versions": served}
         if collection not in self.api.objects:
             raise Status(404)
         if request.headers.get("Content-Type") == "application/apply-patch+yaml":

@@ -16,11 +16,10 @@ from hvd_elastic.client.connection.cluster_client import (
     Json,
     NotFoundError,
 )
+from hvd_elastic.client.connection.known_api import MPIJOBS, NotServedError
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, Exit
 from hvd_elastic.system.untrusted_values import json_object
 
-VERSIONS: Final = ("v2beta1", "v1")
-"""Of kubeflow.org. A cluster serves one of them: both operators' CRDs have the same name."""
 _ALIKE: Final = 0.5
 """Similarity (`difflib`) from which a name is worth mentioning."""
 
@@ -61,7 +60,7 @@ def find_job(cluster: ClusterClient, name: str, namespace: str) -> FoundJob:
 
     Raises UnknownJobError with the nearest names, ForeignJobError, NoOperatorError, or another ClusterError.
     """
-    for version in VERSIONS:
+    for version in MPIJOBS.versions:
         try:
             answer = cluster.ask("GET", f"{jobs_path(version, namespace)}/{name}")
         except NotFoundError:
@@ -74,12 +73,12 @@ def find_job(cluster: ClusterClient, name: str, namespace: str) -> FoundJob:
 
 def list_jobs(cluster: ClusterClient, namespace: str | None = None) -> Iterator[Json]:
     """The jobs of a namespace, or of all, page by page. Raises NoOperatorError, or another ClusterError."""
-    return filter(is_ours, _list_mpijobs(cluster.list, namespace))
+    return filter(is_ours, _list_mpijobs(cluster, cluster.list, namespace))
 
 
 def list_jobs_cached(cluster: ClusterClient, namespace: str | None = None) -> Iterator[Json]:
     """The same from the API server's memory: sooner, and perhaps a moment old."""
-    return filter(is_ours, _list_mpijobs(cluster.list_cached, namespace))
+    return filter(is_ours, _list_mpijobs(cluster, cluster.list_cached, namespace))
 
 
 def cluster_time(cluster: ClusterClient) -> float:
@@ -112,14 +111,27 @@ def description_of(mpijob: Json) -> Json:
         return {}
 
 
-def _list_mpijobs(read: Callable[[str], Iterator[Json]], namespace: str | None) -> Iterator[Json]:
-    for version in VERSIONS:
+def _list_mpijobs(
+    cluster: ClusterClient, read: Callable[[str], Iterator[Json]], namespace: str | None
+) -> Iterator[Json]:
+    for version in MPIJOBS.versions:
         try:
             yield from read(jobs_path(version, namespace))
             return
         except NotFoundError:
             continue
-    raise NoOperatorError("this cluster has no MPIJobs: install the MPI Operator, and see hvd-elastic doctor")
+    raise NoOperatorError(
+        f"this cluster has no MPIJobs{_what_else(cluster)}: install the MPI Operator, and see hvd-elastic doctor"
+    )
+
+
+def _what_else(cluster: ClusterClient) -> str:
+    """Which other versions it serves: they are not for this release to read, and not for it to deny."""
+    try:
+        MPIJOBS.served_path(cluster)
+    except NotServedError as error:
+        return f" that can be read ({error})"
+    return ""
 
 
 def _unknown(cluster: ClusterClient, name: str, namespace: str) -> UnknownJobError:

@@ -12,6 +12,7 @@ from hvd_elastic.priorityclasses.problem import Problem
 MERGE_KEYS: Final[Mapping[str, str]] = {
     "containers": "name",
     "env": "name",
+    "evictionResponders": "name",
     "hostAliases": "ip",
     "imagePullSecrets": "name",
     "initContainers": "name",
@@ -24,7 +25,7 @@ MERGE_KEYS: Final[Mapping[str, str]] = {
     "volumes": "name",
 }
 """Lists that are merged item by item, and the field that tells the items apart: `x-kubernetes-patch-merge-key` of
-`io.k8s.api.core.v1.PodSpec` and what it holds (api/openapi-spec/swagger.json of Kubernetes 1.34). A name means the same
+`io.k8s.api.core.v1.PodSpec` and what it holds (api/openapi-spec/swagger.json of Kubernetes 1.37). A name means the same
 wherever it stands in a pod."""
 
 _PARTS: Final = ("metadata", "spec")

@@ -2,7 +2,7 @@
 
 It is kept here, not referred to by the URL of a published schema: that asks for `containers`, which a part of a
 template may leave out, refuses the null that removes a field, offers fields that a job refuses, and needs a network.
-Fields and descriptions are those of api/openapi-spec/swagger.json of Kubernetes 1.34 (Apache-2.0). A test makes the
+Fields and descriptions are those of api/openapi-spec/swagger.json of Kubernetes 1.37 (Apache-2.0). A test makes the
 file anew from it.
 """
 

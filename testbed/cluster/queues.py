@@ -5,9 +5,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
-from testbed.cluster.operator_role import may_resume
 from testbed.cluster.site import Site
-from testbed.kube import kueue
+from testbed.kube import gomodules, kueue
 from testbed.kube.kubectl import Kubectl
 
 TRAINING: Final = "training"
@@ -15,35 +14,42 @@ SERVING: Final = "serving"
 
 
 @contextmanager
-def kueue_with_queues(site: Site, *, gpus: int) -> Iterator[None]:
-    """Kueue, both ClusterQueues, and an MPI Operator that may resume jobs. No job may be left in them at the end."""
+def kueue_with_queues(site: Site, *, gpus: int, version: str = gomodules.VERSIONS["kueue"][0]) -> Iterator[None]:
+    """Kueue and both ClusterQueues. No job may be left in them at the end."""
     machine = site.local()
     try:
-        kueue.start(machine)
-        site.kubectl.apply(_cluster_queues(gpus))
-        with may_resume(site):
-            yield
+        kueue.start(machine, version)
+        site.kubectl.apply(_cluster_queues(gpus, version))
+        yield
     finally:
-        kueue.stop(machine)
+        kueue.stop(machine, version)
 
 
-def open_queues(kubectl: Kubectl) -> None:
+def open_queues(kubectl: Kubectl, version: str = gomodules.VERSIONS["kueue"][0]) -> None:
     """Make a queue of each name in a namespace."""
-    kubectl.apply([_of_kueue("LocalQueue", name, {"clusterQueue": name}) for name in (TRAINING, SERVING)])
+    kubectl.apply([_of_kueue(version, "LocalQueue", name, {"clusterQueue": name}) for name in (TRAINING, SERVING)])
 
 
-def _cluster_queues(gpus: int) -> Iterator[dict[str, Any]]:
-    yield _of_kueue("ResourceFlavor", "any", {})
-    yield _of_kueue("ClusterQueue", TRAINING, _quota(gpus=0))
-    yield _of_kueue("ClusterQueue", SERVING, {**_quota(gpus=gpus), "preemption": {"reclaimWithinCohort": "Any"}})
+def _cluster_queues(gpus: int, version: str) -> Iterator[dict[str, Any]]:
+    cohort = "cohort" if _api(version) == "v1beta1" else "cohortName"
+    training, serving = ({cohort: "team", **_quota(gpus=quota)} for quota in (0, gpus))
+    yield _of_kueue(version, "ResourceFlavor", "any", {})
+    yield _of_kueue(version, "ClusterQueue", TRAINING, training)
+    yield _of_kueue(version, "ClusterQueue", SERVING, {**serving, "preemption": {"reclaimWithinCohort": "Any"}})
 
 
 def _quota(*, gpus: int) -> dict[str, Any]:
     nominal = {"cpu": "100", "memory": "1Ti", GPU_RESOURCE: str(gpus)}
     resources = [{"name": name, "nominalQuota": quota} for name, quota in nominal.items()]
     group = {"coveredResources": [*nominal], "flavors": [{"name": "any", "resources": resources}]}
-    return {"cohort": "team", "namespaceSelector": {}, "resourceGroups": [group]}
+    return {"namespaceSelector": {}, "resourceGroups": [group]}
 
 
-def _of_kueue(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+def _of_kueue(version: str, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    api = f"kueue.x-k8s.io/{_api(version)}"
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _api(version: str) -> str:
+    """The newest one that a release serves."""
+    return "v1beta1" if version.startswith("0.14.") else "v1beta2"

@@ -10,8 +10,9 @@ from typing import Any, Final
 import pytest
 
 from testbed.kube import cluster as kube
-from testbed.kube import folders, images, waiting
+from testbed.kube import folders, gomodules, images, waiting
 from testbed.kube.cluster import Cluster
+from testbed.kube.errors import MissingError
 from testbed.kube.kubectl import Kubectl
 
 KUBECONFIG_VARIABLE: Final = "HVD_ELASTIC_E2E_KUBECONFIG"
@@ -158,8 +159,16 @@ def _shares(namespace: str) -> Path:
 
 
 def running_or_up() -> tuple[Cluster, bool]:
-    """Return the cluster of this machine, and whether it was brought up for the caller (who then takes it down)."""
+    """Return the cluster of this machine, and whether it was brought up for the caller (who then takes it down).
+
+    Raises:
+        MissingError: one of another version than the one asked for runs.
+
+    """
     if (found := kube.attach()) and not found.ended():
+        for name, runs in (("kubernetes", found.plane.kubernetes), ("mpi-operator", found.plane.mpi_operator)):
+            if (asked := gomodules.chosen(name, default=runs)) != runs:
+                raise MissingError(f"{name} {asked} is asked for, and a cluster with {runs} runs: `make cluster-down`")
         return found, False
     return kube.up(), True
 

@@ -61,7 +61,7 @@ def start_mpi_operator(plane: ControlPlane, kubectl: Kubectl, *, netns: str) -> 
 
     It listens on port 8080 and cannot be told otherwise: in a node's network namespace nobody else has that.
     """
-    built = gomodules.binaries(gomodules.MPI_OPERATOR)
+    built = gomodules.binaries(gomodules.mpi_operator(plane.mpi_operator))
     kubectl.apply([item for item in _manifests(built) if item["kind"] != "Deployment"])
     kubeconfig = as_account(plane, kubectl, "mpi-operator", "mpi-operator")
     program = str(built / "mpi-operator")

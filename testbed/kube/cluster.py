@@ -42,8 +42,7 @@ class Cluster:
     @property
     def kubectl(self) -> Kubectl:
         """kubectl with an administrator's rights."""
-        program = gomodules.binaries(gomodules.KUBERNETES) / "kubectl"
-        return Kubectl(program=program, kubeconfig=self.plane.admin)
+        return Kubectl(program=self.plane.programs / "kubectl", kubeconfig=self.plane.admin)
 
     @property
     def nodes(self) -> dict[str, node.Running]:
@@ -173,7 +172,11 @@ def down() -> None:
 
 
 def _make_parts(ledger: Ledger, *, with_image: bool) -> None:
-    for modules in (gomodules.KUBERNETES, gomodules.MPI_OPERATOR, gomodules.DNS_KWOK, gomodules.PAUSE):
+    chosen = (
+        gomodules.kubernetes(gomodules.chosen("kubernetes")),
+        gomodules.mpi_operator(gomodules.chosen("mpi-operator")),
+    )
+    for modules in (*chosen, gomodules.DNS_KWOK, gomodules.PAUSE):
         gomodules.binaries(modules)
     ledger.note("cgroup", CGROUP)
     weigh(CGROUP)

@@ -28,11 +28,19 @@ class ControlPlane:
     etcd_ports: tuple[int, int]
     """For clients and for peers, on the loopback interface."""
     dns_port: int
+    kubernetes: str
+    """Version (`gomodules.VERSIONS`), as the operator's."""
+    mpi_operator: str
 
     @property
     def server(self) -> str:
         """URL of the API server, from this machine and from every node."""
         return f"https://{in_url(self.subnets.gateway)}:{self.api_port}"
+
+    @property
+    def programs(self) -> Path:
+        """Folder of Kubernetes' own programs."""
+        return gomodules.binaries(gomodules.kubernetes(self.kubernetes))
 
     @property
     def keys(self) -> Path:
@@ -56,12 +64,20 @@ class ControlPlane:
 
 
 def plan(state: Path, subnets: Subnets) -> ControlPlane:
-    """Choose ports that nobody listens on now."""
+    """Choose ports that nobody listens on now, and the versions that are asked for."""
     api, other = free_ports(subnets.gateway, 2)
     # NetworkPolicies see the port behind a service, and admit DNS on its own: another one only where that is taken.
     dns = 53 if _free(subnets.gateway, 53) else other
     etcd = free_ports("127.0.0.1", 2)
-    return ControlPlane(state=state, subnets=subnets, api_port=api, etcd_ports=(etcd[0], etcd[1]), dns_port=dns)
+    return ControlPlane(
+        state=state,
+        subnets=subnets,
+        api_port=api,
+        etcd_ports=(etcd[0], etcd[1]),
+        dns_port=dns,
+        kubernetes=gomodules.chosen("kubernetes"),
+        mpi_operator=gomodules.chosen("mpi-operator"),
+    )
 
 
 def free_ports(address: str, count: int) -> list[int]:
@@ -133,7 +149,7 @@ def api_server(plane: ControlPlane) -> Daemon:
     keys = plane.keys
     return plane.daemon(
         "kube-apiserver",
-        str(_program("kube-apiserver")),
+        str(plane.programs / "kube-apiserver"),
         f"--etcd-servers=http://127.0.0.1:{plane.etcd_ports[0]}",
         f"--bind-address={plane.subnets.gateway}",
         f"--advertise-address={plane.subnets.gateway}",
@@ -162,7 +178,7 @@ def _controller_manager(plane: ControlPlane) -> Daemon:
     keys = plane.keys
     return plane.daemon(
         "kube-controller-manager",
-        str(_program("kube-controller-manager")),
+        str(plane.programs / "kube-controller-manager"),
         f"--kubeconfig={plane.state}/kube-controller-manager.kubeconfig",
         f"--service-account-private-key-file={keys}/sa.key",
         f"--root-ca-file={keys}/ca.crt",
@@ -176,12 +192,8 @@ def _controller_manager(plane: ControlPlane) -> Daemon:
 
 def _scheduler(plane: ControlPlane) -> Daemon:
     kubeconfig = f"--kubeconfig={plane.state}/kube-scheduler.kubeconfig"
-    program = str(_program("kube-scheduler"))
+    program = str(plane.programs / "kube-scheduler")
     return plane.daemon("kube-scheduler", program, kubeconfig, "--leader-elect=false", "--secure-port=0")
-
-
-def _program(name: str) -> Path:
-    return gomodules.binaries(gomodules.KUBERNETES) / name
 
 
 def _trusting(root: Path) -> ssl.SSLContext:

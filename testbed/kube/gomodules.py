@@ -1,6 +1,7 @@
 """The Kubernetes programs, built from pinned Go modules and kept in the cache."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -15,7 +16,15 @@ from testbed.kube.errors import ClusterError
 
 SOURCES: Final = Path(__file__).parent / "go"
 PATCHES: Final = Path(__file__).parent / "patches"
-KUBERNETES_VERSION: Final = "v1.34.4"
+VERSIONS: Final = {
+    "kubernetes": ("1.37.2", "1.36.5"),
+    "mpi-operator": ("0.8.2", "0.7.0", "0.6.0"),
+    "kueue": ("0.19.2", "0.14.8"),
+}
+"""What is built in more than one version, newest first: the first of each is what runs unless another is asked for.
+
+The go.mod of a version is in the folder of its minor: `kubernetes-1.37`.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,26 +45,61 @@ class ModuleSet:
         return SOURCES / self.name
 
 
-def _kubernetes_version() -> str:
-    major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
-    values = {"gitVersion": KUBERNETES_VERSION, "gitMajor": major, "gitMinor": minor}
-    return " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in values.items())
+def chosen(name: str, default: str | None = None) -> str:
+    """Return the version of `name` (VERSIONS) that HVD_ELASTIC_KUBERNETES=1.36 and its like ask for.
+
+    `default`: which one, where nothing is asked for; the newest if it is None.
+
+    Raises:
+        ClusterError: there is no such version.
+
+    """
+    variable = f"HVD_ELASTIC_{name.replace('-', '_').upper()}"
+    asked = os.environ.get(variable) or default or VERSIONS[name][0]
+    for version in VERSIONS[name]:
+        if f"{version}.".startswith(f"{asked}."):
+            return version
+    raise ClusterError(f"{variable}={asked}: the test cluster has {name} {', '.join(VERSIONS[name])}")
 
 
-KUBERNETES: Final = ModuleSet(
-    name="kubernetes",
-    packages=tuple(
-        f"k8s.io/kubernetes/cmd/{program}"
-        for program in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
-    ),
-    ldflags=f"-s -w {_kubernetes_version()}",
-)
-MPI_OPERATOR: Final = ModuleSet(
-    name="mpi-operator",
-    packages=("github.com/kubeflow/mpi-operator/cmd/mpi-operator",),
-    module="github.com/kubeflow/mpi-operator",
-)
-PATCHED_MPI_OPERATOR: Final = replace(MPI_OPERATOR, patches=PATCHES / "mpi-operator")
+def kubernetes(version: str) -> ModuleSet:
+    """Return what makes a cluster of `version` (VERSIONS), and its kubectl."""
+    major, minor, _ = version.split(".")
+    told = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    flags = (f"-X k8s.io/component-base/version.{key}={value}" for key, value in told.items())
+    return ModuleSet(
+        name=_of_minor("kubernetes", version),
+        packages=tuple(
+            f"k8s.io/kubernetes/cmd/{program}"
+            for program in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
+        ),
+        ldflags=" ".join(("-s -w", *flags)),
+    )
+
+
+def mpi_operator(version: str) -> ModuleSet:
+    """Return the MPI Operator of `version` (VERSIONS)."""
+    return ModuleSet(
+        name=_of_minor("mpi-operator", version),
+        packages=("github.com/kubeflow/mpi-operator/cmd/mpi-operator",),
+        module="github.com/kubeflow/mpi-operator",
+    )
+
+
+def kueue(version: str) -> ModuleSet:
+    """Return the Kueue of `version` (VERSIONS). Built for the tests that ask for it."""
+    return ModuleSet(
+        name=_of_minor("kueue", version),
+        packages=("sigs.k8s.io/kueue/cmd/kueue",),
+        module="sigs.k8s.io/kueue",
+    )
+
+
+def _of_minor(name: str, version: str) -> str:
+    return f"{name}-{version.rpartition('.')[0]}"
+
+
+PATCHED_MPI_OPERATOR: Final = replace(mpi_operator("0.8.2"), patches=PATCHES / "mpi-operator")
 """Built for the tests that ask for it. Its README says what is different."""
 TRAINING_OPERATOR: Final = ModuleSet(
     name="training-operator",
@@ -63,8 +107,6 @@ TRAINING_OPERATOR: Final = ModuleSet(
     module="github.com/kubeflow/training-operator",
 )
 """Built for the tests that ask for it, not by `up`: it owns the name of the MPI Operator's CRD as well."""
-KUEUE: Final = ModuleSet(name="kueue", packages=("sigs.k8s.io/kueue/cmd/kueue",), module="sigs.k8s.io/kueue")
-"""Built for the tests that ask for it."""
 DNS_KWOK: Final = ModuleSet(
     name="dns-kwok",
     packages=("github.com/coredns/coredns", "sigs.k8s.io/kwok/cmd/kwok"),

@@ -1,7 +1,7 @@
-"""Kueue 0.14, which admits jobs by quota, and evicts them whole.
+"""Kueue, which admits jobs by quota, and evicts them whole.
 
 Its own manifests and webhooks, but for how the API server reaches these: by an address of this machine, because no
-kube-proxy translates that of a service. Kueue 0.14 is the last whose CRDs have one version, so that none is converted.
+kube-proxy translates that of a service. From 0.15 on its CRDs have two versions, between which a webhook converts.
 """
 
 import base64
@@ -23,7 +23,8 @@ from testbed.kube.daemons import Daemon
 NAMESPACE: Final = "kueue-system"
 _NAME: Final = "kueue"
 _ACCOUNT: Final = "kueue-controller-manager"
-_ROLE: Final = "kueue-manager-role"
+_PREFIX: Final = "kueue-"
+"""What its kustomization puts before names."""
 _FRAMEWORKS: Final = ("kubeflow.org/mpijob", "pod", "deployment")
 _KINDS: Final = ("mpijob", "pod", "deployment", "clusterqueue", "cohort", "resourceflavor", "workload")
 """What webhooks look at; those of other frameworks would be asked of kinds that this cluster does not know."""
@@ -31,13 +32,16 @@ _CERTIFICATES: Final = Path("kueue/metrics/certs")
 """Below /etc: where the manager looks for the certificate of its metrics, also where it serves none."""
 
 
-def start(machine: Cluster) -> Daemon:
-    """Install it; it takes jobs up when this returns."""
+def start(machine: Cluster, version: str) -> Daemon:
+    """Install `version` (gomodules.VERSIONS); it takes jobs up when this returns."""
     plane, kubectl = machine.plane, machine.kubectl
     webhooks, health = free_ports("127.0.0.1", 2)
-    configuration = _configuration(plane, webhooks=webhooks, health=health)
-    components = _components()
-    crds = _crds(components)
+    server = f"https://127.0.0.1:{webhooks}"
+    built = gomodules.binaries(gomodules.kueue(version))
+    components = _components(version)
+    configuration = _configuration(components, webhooks=webhooks, health=health)
+    authority = _certify(plane)
+    crds = [_converted(crd, server, authority) for crd in _crds(components)]
     kubectl.apply([*crds, *_access(components), _config_map(configuration)])
     for crd in crds:  # a manager that starts before they are served ends
         kubectl.wait("customresourcedefinition", crd["metadata"]["name"], condition="Established", within_seconds=60)
@@ -46,22 +50,21 @@ def start(machine: Cluster) -> Daemon:
     manager = plane.daemon(
         _NAME,
         *addons.with_folder_at("/etc", _own_etc(plane)),  # where the kubelet would have mounted the certificate
-        str(gomodules.binaries(gomodules.KUEUE) / "kueue"),
+        str(built / "kueue"),
         f"--kubeconfig={addons.as_account(plane, kubectl, NAMESPACE, _ACCOUNT)}",
         f"--config={file}",
         "--feature-gates=VisibilityOnDemand=false",  # an API of its own, which the API server would have to reach
     )
     manager.stop()  # one that a killed run of the tests left
-    authority = _certify(plane)
     manager.start()
     addons.wait_answering(manager, f"http://127.0.0.1:{health}/readyz")
-    kubectl.apply(_webhooks(components, f"https://127.0.0.1:{webhooks}", authority))
+    kubectl.apply(_webhooks(components, server, authority))
     return manager
 
 
-def stop(machine: Cluster) -> None:
+def stop(machine: Cluster, version: str) -> None:
     """Remove it with all its objects. No job may be left in its queues; also after a start that did not end."""
-    components = _components()
+    components = _components(version)
     for item in _webhooks(components, "", b""):
         machine.kubectl("delete", item["kind"], item["metadata"]["name"], "--ignore-not-found")
     for crd in _crds(components):  # Kueue itself takes its finalizers away
@@ -74,13 +77,14 @@ def stop(machine: Cluster) -> None:
         machine.daemon(_NAME).end()
 
 
-def _components() -> Path:
-    return gomodules.binaries(gomodules.KUEUE) / "source" / "config" / "components"
+def _components(version: str) -> Path:
+    return gomodules.binaries(gomodules.kueue(version)) / "source" / "config" / "components"
 
 
-def _configuration(plane: ControlPlane, *, webhooks: int, health: int) -> dict[str, Any]:
+def _configuration(components: Path, *, webhooks: int, health: int) -> dict[str, Any]:
+    delivered = yaml.safe_load((components / "manager" / "controller_manager_config.yaml").read_text())
     return {
-        "apiVersion": "config.kueue.x-k8s.io/v1beta1",
+        "apiVersion": delivered["apiVersion"],
         "kind": "Configuration",
         "namespace": NAMESPACE,
         "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
@@ -107,26 +111,47 @@ def _crds(components: Path) -> list[dict[str, Any]]:
     return [yaml.load(file.read_text(), Loader=yaml.CSafeLoader) for file in files]
 
 
+def _converted(crd: dict[str, Any], server: str, root: bytes) -> dict[str, Any]:
+    """Let the manager convert between the versions of a CRD, where there are two."""
+    if len(crd["spec"]["versions"]) > 1:
+        client = _client(f"{server}/convert", root)
+        crd["spec"]["conversion"] = {
+            "strategy": "Webhook",
+            "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]},
+        }
+    return crd
+
+
 def _access(components: Path) -> Iterator[dict[str, Any]]:
-    """The role of its manifests, under the name that its kustomization gives it."""
+    """The manager's account and all of its roles, under the names that its kustomization gives them."""
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     yield addons.account(NAMESPACE, _ACCOUNT)
-    role = yaml.safe_load((components / "rbac" / "role.yaml").read_text())
-    role["metadata"]["name"] = _ROLE
-    yield role
-    yield addons.binding(NAMESPACE, _ACCOUNT, _ROLE)
+    for file in (components / "rbac" / "role.yaml", *sorted((components / "rbac").glob("manager_*_role.yaml"))):
+        role = yaml.safe_load(file.read_text())
+        name = f"{_PREFIX}{role['metadata']['name']}"
+        role["metadata"] = {"name": name}
+        binding = addons.binding(NAMESPACE, _ACCOUNT, name)
+        if role["kind"] == "Role":
+            role["metadata"]["namespace"] = binding["metadata"]["namespace"] = NAMESPACE
+            binding["kind"], binding["roleRef"]["kind"] = "RoleBinding", "Role"
+        yield role
+        yield binding
 
 
 def _webhooks(components: Path, server: str, root: bytes) -> Iterator[dict[str, Any]]:
     """Its webhooks for the kinds that are here, as `server` serves them under a certificate of `root` (PEM)."""
     for item in yaml.safe_load_all((components / "webhook" / "manifests.yaml").read_text()):
-        item["metadata"]["name"] = f"kueue-{item['metadata']['name']}"
+        item["metadata"]["name"] = f"{_PREFIX}{item['metadata']['name']}"
         names = {f"{item['kind'][0].lower()}{kind}.kb.io" for kind in _KINDS}
         item["webhooks"] = [webhook for webhook in item["webhooks"] if webhook["name"] in names]
         for webhook in item["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]
-            webhook["clientConfig"] = {"url": server + path, "caBundle": base64.b64encode(root).decode()}
+            webhook["clientConfig"] = _client(server + path, root)
         yield item
+
+
+def _client(url: str, root: bytes) -> dict[str, str]:
+    return {"url": url, "caBundle": base64.b64encode(root).decode()}
 
 
 def _own_etc(plane: ControlPlane) -> Path:

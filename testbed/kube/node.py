@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
-from testbed.kube import gomodules, network, store, waiting
+from testbed.kube import network, store, waiting
 from testbed.kube.certificates import Authority
 from testbed.kube.controlplane import CGROUP, ControlPlane
 from testbed.kube.daemons import Daemon, hierarchies_of_tasks
@@ -115,7 +115,7 @@ class Running:
         hierarchies_of_tasks(f"{CGROUP}/{self.node.name}")
         self._daemon(
             "kubelet",
-            str(gomodules.binaries(gomodules.KUBERNETES) / "kubelet"),
+            str(self.plane.programs / "kubelet"),
             f"--config={self.folder}/kubelet.json",
             f"--kubeconfig={kubeconfig}",
             f"--root-dir={self.folder}/kubelet",

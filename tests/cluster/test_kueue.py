@@ -16,21 +16,23 @@ from testbed.cluster.site import Site
 from testbed.cluster.standing import DURABLE, LAUNCHERS, SIZE, nothing_lost, start
 from testbed.cluster.timeline import Timeline
 from testbed.kube import waiting
+from testbed.kube.gomodules import VERSIONS
 from testbed.kube.kubectl import Kubectl, condition_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def kueue_runs(cluster: Site) -> Iterator[None]:
-    with queues.kueue_with_queues(cluster, gpus=SIZE):
-        yield
+@pytest.fixture(scope="module", params=VERSIONS["kueue"], autouse=True)
+def kueue(cluster: Site, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The release that runs."""
+    with queues.kueue_with_queues(cluster, gpus=SIZE, version=request.param):
+        yield request.param
 
 
 @pytest.fixture
-def queued(cluster: Site, namespace: Kubectl) -> Kubectl:
+def queued(namespace: Kubectl, kueue: str) -> Kubectl:
     """The namespace with a queue for training and one for serving."""
-    queues.open_queues(namespace)
+    queues.open_queues(namespace, kueue)
     return namespace
 
 

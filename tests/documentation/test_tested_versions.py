@@ -4,9 +4,11 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from hvd_elastic.horovod import patch_set, wheel_build
 from testbed.kube import images
-from testbed.kube.gomodules import KUBERNETES_VERSION, SOURCES
+from testbed.kube.gomodules import SOURCES, VERSIONS
 from tests.mpijob import modules
 
 ROOT = Path(__file__).parents[2]
@@ -35,10 +37,14 @@ PACKAGES = {
     "Weights & Biases (`wandb`)": "wandb",
 }
 MODULES = {
-    "Kubernetes": ("kubernetes", "k8s.io/kubernetes"),
-    "MPI Operator": ("mpi-operator", "github.com/kubeflow/mpi-operator"),
+    "Kubernetes": ("kubernetes-1.37", "k8s.io/kubernetes"),
+    "Kubernetes, with `KUBERNETES=1.36`": ("kubernetes-1.36", "k8s.io/kubernetes"),
+    "MPI Operator": ("mpi-operator-0.8", "github.com/kubeflow/mpi-operator"),
+    "MPI Operator, with `OPERATOR=0.7`": ("mpi-operator-0.7", "github.com/kubeflow/mpi-operator"),
+    "MPI Operator, with `OPERATOR=0.6`": ("mpi-operator-0.6", "github.com/kubeflow/mpi-operator"),
     "training-operator (`--as mpijob-v1`)": ("training-operator", "github.com/kubeflow/training-operator"),
-    "Kueue": ("kueue", "sigs.k8s.io/kueue"),
+    "Kueue": ("kueue-0.19", "sigs.k8s.io/kueue"),
+    "Kueue, the last with one version of its API": ("kueue-0.14", "sigs.k8s.io/kueue"),
     "CoreDNS": ("dns-kwok", "github.com/coredns/coredns"),
     "KWOK": ("dns-kwok", "sigs.k8s.io/kwok"),
 }
@@ -46,7 +52,7 @@ MODULES = {
 
 def of_go(folder: str, module: str) -> str:
     text = (SOURCES / folder / "go.mod").read_text(encoding="utf-8")
-    (version,) = re.findall(rf"^\t{re.escape(module)} v(\S+)", text, re.MULTILINE)
+    (version,) = re.findall(rf"^\t{re.escape(module)} v(\S+) // indirect$", text, re.MULTILINE)
     return str(version)
 
 
@@ -80,15 +86,24 @@ def test_the_table_says_what_is_pinned() -> None:
     assert all((ROOT / row["pin"]).is_file() for row in ROW.finditer(PAGE))
 
 
+@pytest.mark.parametrize(("name", "version"), [(name, each) for name, known in VERSIONS.items() for each in known])
+def test_the_go_mod_of_a_version_builds_that_version(name: str, version: str) -> None:
+    module = {folder.rpartition("-")[0]: module for folder, module in MODULES.values()}[name]
+    assert of_go(f"{name}-{version.rpartition('.')[0]}", module) == version
+
+
 def test_schemas_and_the_requirements_name_the_same_versions() -> None:
-    kubernetes, operator = of_go(*MODULES["Kubernetes"]), of_go(*MODULES["MPI Operator"])
-    assert f"v{kubernetes}" == KUBERNETES_VERSION == modules.KUBERNETES.version
+    kubernetes, operator = VERSIONS["kubernetes"][0], VERSIONS["mpi-operator"][0]
+    assert f"v{kubernetes}" == modules.KUBERNETES.version
     assert f"v{operator}" == modules.MPI_OPERATOR.version
     assert modules.PYTORCHJOB.version == f"v{of_go(*MODULES['training-operator (`--as mpijob-v1`)'])}"
     assert f"Prometheus Operator {modules.POD_MONITOR.version.removeprefix('v')}" in PAGE
     requirements = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
-    assert f"tested on {kubernetes.rpartition('.')[0]}" in requirements
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    minors = " and ".join(version.rpartition(".")[0] for version in VERSIONS["kubernetes"])
+    assert f"tested on {minors}" in requirements
     assert f"tested on {operator}" in requirements
+    assert f"tested: {minors}" in readme
 
 
 def test_the_requirements_name_the_bounds_that_installers_hold() -> None:

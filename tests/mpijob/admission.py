@@ -85,12 +85,18 @@ def validators() -> Mapping[tuple[str, str], Draft7Validator]:
             version = "/".join(filter(None, (kind["group"], kind["version"])))
             found[version, kind["kind"]] = _definition(name)
     for crd in _CRDS:
-        content = yaml.load(crd.local().read_text(), Loader=yaml.CSafeLoader)
-        spec = content["spec"]
-        for version in spec["versions"]:
-            schema = version["schema"]["openAPIV3Schema"]
-            _close(schema)
-            found[f"{spec['group']}/{version['name']}", spec["names"]["kind"]] = Draft7Validator(schema)
+        found |= validators_of(crd)
+    return found
+
+
+def validators_of(crd: modules.ModuleFile) -> Mapping[tuple[str, str], Draft7Validator]:
+    """A validator for each version of a CRD, by apiVersion and kind."""
+    spec = yaml.load(crd.local().read_text(), Loader=yaml.CSafeLoader)["spec"]
+    found = {}
+    for version in spec["versions"]:
+        schema = version["schema"]["openAPIV3Schema"]
+        _close(schema)
+        found[f"{spec['group']}/{version['name']}", spec["names"]["kind"]] = Draft7Validator(schema)
     return found
 
 

@@ -51,7 +51,7 @@ def cache_folder() -> Path:
     return Path(base) / "hvd-elastic" / "schemas"
 
 
-KUBERNETES = ModuleFile(module="k8s.io/kubernetes", version="v1.34.4", path="api/openapi-spec/swagger.json")
+KUBERNETES = ModuleFile(module="k8s.io/kubernetes", version="v1.37.2", path="api/openapi-spec/swagger.json")
 MPI_OPERATOR = ModuleFile(
     module="github.com/kubeflow/mpi-operator", version="v0.8.2", path="manifests/base/kubeflow.org_mpijobs.yaml"
 )

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -47,7 +48,7 @@ def _plan_options(function: _Command) -> _Command:
 @click.option("--max-nodes", type=int, default=8, show_default=True, help="Most nodes of each pool of workers.")
 @click.option("--launcher-machine", help="Machine type for launchers and the cluster's own pods.")
 @click.option("--max-launcher-nodes", type=int, default=4, show_default=True, help="Most nodes for launchers.")
-@click.option("--version", default="1.34", show_default=True, help="Version of Kubernetes.")
+@click.option("--version", help="Version of Kubernetes. Default: the newest that all three clouds offer.")
 @click.option("--config", is_flag=True, help="EKS: print eksctl's ClusterConfig alone.")
 def create(*, run_it: bool, config: bool, project: str | None, resource_group: str | None, **keys: Any) -> None:
     """Print, or with --run call, what makes the cluster NAME.
@@ -58,8 +59,10 @@ def create(*, run_it: bool, config: bool, project: str | None, resource_group: s
     from hvd_elastic.mpijob.clouds.cloud import Cloud
     from hvd_elastic.setup.clusters import creation, script
 
+    if keys["version"] is None:
+        del keys["version"]
     plan = _plan(account=_account(keys["cloud"], project, resource_group), **keys)
-    steps = creation(plan)
+    steps = creation(plan, today=_today())
     if config:
         if plan.cloud is not Cloud.EKS or run_it:
             raise click.UsageError("--config prints the ClusterConfig of --cloud eks, without --run")
@@ -110,6 +113,10 @@ def _any_machine(cloud: str) -> str:
 
 def _account(cloud: str, project: str | None, resource_group: str | None) -> str | None:
     return {"gke": project, "aks": resource_group}.get(cloud)
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
 
 
 def _need(steps: "Sequence[Step]") -> None:

@@ -30,7 +30,7 @@ def _moved(flag: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     type=click.Choice([target.value for target in Target]),
     default=Target.MPIJOB.value,
     show_default=True,
-    help="Kind of job: mpijob is kubeflow.org/v2beta1, mpijob-v1 is the training-operator's kubeflow.org/v1.",
+    help="Kind of job: mpijob is kubeflow.org/v2beta1; mpijob-v1 and pytorchjob are the legacy training-operator's.",
 )
 @click.option(
     "--output-dir",

@@ -7,5 +7,6 @@ Where to change what:
   `proxy_environment.py`.
 - when a login is read anew: `session.py`.
 - what a person is told when the cluster refuses: `cluster_errors.py`.
+- which versions of an API are read, the newest first: `known_api.py`.
 - what does not end a wait, and when it is tried again: `long_wait.py`.
 """

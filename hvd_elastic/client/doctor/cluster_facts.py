@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from enum import StrEnum
 from typing import Any
 
@@ -32,6 +33,7 @@ class Fact(StrEnum):
     MPIJOBS = "mpijobs"
     WORKERS = "pods of jobs"
     ROLE_BINDINGS = "rolebindings"
+    CLAIMED_DEVICES = "devices that ResourceClaims hand out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,9 @@ class ClusterFacts:
     namespace: str
     """Where jobs would run."""
     version: str = ""
-    """`v1.34.4`."""
+    """`v1.36.5`."""
+    today: date = date.min
+    """By the server's clock, UTC."""
     clock_offset_seconds: float = 0.0
     """The server's clock minus this machine's; it is known to a second."""
     nodes: Sequence[Json] = ()
@@ -108,6 +112,9 @@ class ClusterFacts:
     """By name, those of which the MPI Operator has pods to make or delete, and has done neither for LATE_SECONDS."""
     role_bindings: Sequence[Json] = ()
     """Those in the namespace that this project made."""
+    resource_slices: Sequence[Json] = ()
+    """The devices that drivers hand out by ResourceClaims."""
+    device_classes: Sequence[Json] = ()
     kueue_configuration: str = ""
     """The text of Kueue's configuration; empty without Kueue."""
     unreadable: Mapping[Fact, str] = field(default_factory=dict)

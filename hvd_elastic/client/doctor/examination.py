@@ -26,6 +26,7 @@ CHECKS: Final = (
     class_checks.default_class,
     class_checks.autoscaler_cutoff,
     node_checks.gpus,
+    node_checks.claimed_devices,
     node_checks.launcher_nodes,
     node_checks.kubelets,
     node_checks.addresses,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ForbiddenError, Json, NotFoundError
+from hvd_elastic.client.connection.known_api import CLAIMED_DEVICES, NoSuchGroupError, NotServedError
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
 from hvd_elastic.client.doctor.operators import operator_accounts
 from hvd_elastic.client.label_selector import selects
@@ -65,7 +66,8 @@ class FactReader:
         """Everything, in some fifty short requests. Raises ClusterError if the API server cannot be asked at all."""
         # The first question is the only one that must be answered: nobody is forbidden to ask for the version.
         version = self._cluster.ask("GET", "/version")
-        offset = (version.time - datetime.now(UTC)).total_seconds() if version.time else 0.0
+        now = datetime.now(UTC)
+        offset = (version.time - now).total_seconds() if version.time else 0.0
 
         ask, listed = self._ask, self._listed
         here = f"/api/v1/namespaces/{self._namespace}"
@@ -74,9 +76,11 @@ class FactReader:
             listed(Fact.WEBHOOKS, f"/apis/admissionregistration.k8s.io/v1/{kind}")
             for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
         )
+        nothing: tuple[list[Json], list[Json]] = ([], [])
+        slices, classes = ask(Fact.CLAIMED_DEVICES, self._claimed_devices, nothing)
         return replace(
             self.read_operators(),
-            version=str(version.body.get("gitVersion", "")),
+            today=(version.time or now).date(),
             clock_offset_seconds=offset,
             nodes=listed(Fact.NODES, "/api/v1/nodes"),
             priority_classes=listed(Fact.PRIORITY_CLASSES, "/apis/scheduling.k8s.io/v1/priorityclasses"),
@@ -99,6 +103,8 @@ class FactReader:
                 f"{_RBAC}/namespaces/{self._namespace}/rolebindings",
                 labelSelector=f"{LABEL_MANAGED_BY}={MANAGED_BY},{LABEL_PART_OF}",
             ),
+            resource_slices=slices,
+            device_classes=classes,
             kueue_configuration=ask(Fact.CONFIG_MAPS, self._kueue_configuration, ""),
         )
 
@@ -109,6 +115,7 @@ class FactReader:
         accounts = operator_accounts(roles, bindings)
         return ClusterFacts(
             namespace=self._namespace,
+            version=self._ask(Fact.VERSION, lambda: str(self._cluster.get("/version").get("gitVersion", "")), ""),
             deployments=self._listed(Fact.DEPLOYMENTS, "/apis/apps/v1/deployments"),
             cluster_roles=roles,
             cluster_role_bindings=bindings,
@@ -143,14 +150,20 @@ class FactReader:
     def _ask(self, fact: Fact, question: Callable[[], _T], otherwise: _T) -> _T:
         try:
             return question()
-        except NotFoundError:
-            return otherwise
-        except ForbiddenError as error:
+        except (ForbiddenError, NotServedError) as error:
             self._unreadable[fact] = str(error)
+            return otherwise
+        except NotFoundError:
             return otherwise
 
     def _listed(self, fact: Fact, path: str, **query: str) -> list[Json]:
-        return self._ask(fact, lambda: list(self._cluster.list(path, **query)), [])
+        def question() -> list[Json]:
+            try:
+                return list(self._cluster.list(path, **query))
+            except NotFoundError as error:  # a list is there, empty or not, wherever its API is served
+                raise NotServedError(f"the API server does not serve {path}") from error
+
+        return self._ask(fact, question, [])
 
     def _resume_rights(self, accounts: Iterable[ServiceAccount]) -> dict[ServiceAccount, bool]:
         return {account: self._allowed("SubjectAccessReview", RESUME, _subject(account)) for account in accounts}
@@ -171,6 +184,13 @@ class FactReader:
         }
         answer = self._cluster.create(f"{_AUTHORIZATION}/{kind.lower()}s", question)
         return bool(answer["status"].get("allowed"))
+
+    def _claimed_devices(self) -> tuple[list[Json], list[Json]]:
+        try:
+            root = CLAIMED_DEVICES.served_path(self._cluster)
+        except NoSuchGroupError:
+            return [], []
+        return list(self._cluster.list(f"{root}/resourceslices")), list(self._cluster.list(f"{root}/deviceclasses"))
 
     def _kueue_configuration(self) -> str:
         return "\n".join(map(str, self._cluster.get(_KUEUE_CONFIGURATION).get("data", {}).values()))

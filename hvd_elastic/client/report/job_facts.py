@@ -1,8 +1,9 @@
 """Everything that the cluster knows of one job, read at one time. Nothing here judges."""
 
 import contextlib
+import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -15,12 +16,14 @@ from hvd_elastic.client.connection.cluster_client import (
     RefusedError,
     UnreachableError,
 )
+from hvd_elastic.client.connection.known_api import KUEUE, KUEUE_VISIBILITY, NotServedError
 from hvd_elastic.client.job_lookup import find_job
 from hvd_elastic.client.report.stage_status import StageFacts, newest, wanted_stage
 from hvd_elastic.client.report.untold_end import untold_end
 from hvd_elastic.client.report.words.cause_words import lacks_taints
-from hvd_elastic.discovery.ledger.entries import Entry, from_lines
+from hvd_elastic.discovery.ledger.entries import Entry, WorkerLeaving, from_lines
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.discovery.ledger.preemptor import UnnamedPreemptor, preemptor
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
@@ -48,6 +51,9 @@ _LOG_SECONDS: Final = 10.0
 _MOST_ASKED: Final = 8
 """Missing workers that are looked for by their names."""
 
+_PREEMPTOR_SECONDS: Final = 3600.0
+"""So long a pod is looked for that has taken a worker's GPUs: as long as Events are kept."""
+
 _MOST_WORKERS: Final = 100_000
 """As many as a description may ask for. Anyone may write two thousand million into an MPIJob."""
 
@@ -70,9 +76,11 @@ class JobFacts:
     ledger: tuple[Entry, ...] | None = None
     """None: the job has none, or it may not be read. An end that it lacks, and other objects tell, stands behind it."""
     workload: Json | None = None
-    """Of Kueue."""
+    """Of Kueue; None without `workload_unread`: there is none."""
+    workload_unread: str = ""
+    """Why Kueue could not be asked for it."""
     queue_position: int | None = None
-    """How many jobs of its LocalQueue come before it; None: it does not wait, or Kueue does not tell."""
+    """How many jobs of its LocalQueue come before it; None: it does not wait, or Kueue does not tell (`unreadable`)."""
     stage: StageFacts | None = None
     """The staging of its data set; None: it has none, the Job is gone, or a worker has trained."""
     events: tuple[Json, ...] = ()
@@ -81,7 +89,7 @@ class JobFacts:
     nodes: tuple[Json, ...] = ()
     """The cluster's, where a pod waits because of a taint that the scheduler does not name, and they may be read."""
     unreadable: tuple[str, ...] = ()
-    """What the caller may not read, in the API server's words."""
+    """What the caller may not read or the API server does not serve, in its words."""
 
     @property
     def name(self) -> str:
@@ -144,7 +152,9 @@ class JobFactReader:
             launcher_job = pool.submit(self._ask, lambda: self._cluster.get(launcher_path), None)
             found = job.result()
         meta, told = found.job["metadata"], ledger.result()
+        refused = len(self._unreadable)
         workload = self._ask(lambda: self._workload(here, meta), None)
+        workload_unread = "; ".join(self._unreadable[refused:])
         own = tuple(pod for pod in pods.result() if not _is_strange(pod, meta["uid"]))
         facts = JobFacts(
             job=found.job,
@@ -153,8 +163,9 @@ class JobFactReader:
             launcher_job=launcher_job.result(),
             ledger=_with_end(told, own, found.job),
             workload=workload,
+            workload_unread=workload_unread,
             stage=self._stage(here, name, found.job),
-            queue_position=self._queue_position(here, meta, workload) if workload else None,
+            queue_position=self._queue_position(here, found.job, workload) if workload else None,
         )
         facts = replace(
             facts,
@@ -166,7 +177,7 @@ class JobFactReader:
             facts = replace(facts, events=self._ask(lambda: self._events(path, name), ()))
         elif facts.lacks_pods:
             facts = replace(facts, events=self._ask(lambda: self._makers_events(path, name), ()))
-        return replace(facts, unreadable=tuple(sorted(self._unreadable)))
+        return replace(self._with_named_preemptors(facts), unreadable=tuple(sorted(self._unreadable)))
 
     def read_record(self, job: Json, now: float) -> JobFacts:
         """What tells what a job has held: its ledger and its pods. Raises ClusterError.
@@ -184,10 +195,10 @@ class JobFactReader:
     def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
         try:
             return question()
-        except NotFoundError:
-            return otherwise
-        except ForbiddenError as error:
+        except (ForbiddenError, NotServedError) as error:
             self._unreadable.append(str(error))
+            return otherwise
+        except NotFoundError:
             return otherwise
 
     def _pods(self, here: str, name: str) -> tuple[Json, ...]:
@@ -238,19 +249,24 @@ class JobFactReader:
     def _workload(self, here: str, meta: dict[str, Any]) -> Json | None:
         if QUEUE_LABEL not in (meta.get("labels") or {}):
             return None
-        path = f"/apis/kueue.x-k8s.io/v1beta1{here}/workloads"
+        path = f"{KUEUE.served_path(self._cluster)}{here}/workloads"
         return next(self._cluster.list(path, labelSelector=f"{_JOB_UID_LABEL}={meta['uid']}"), None)
 
-    def _queue_position(self, here: str, meta: dict[str, Any], workload: Json) -> int | None:
+    def _queue_position(self, here: str, mpijob: Json, workload: Json) -> int | None:
         """Of Kueue's visibility API, which few may ask, and which its controller serves itself.
 
         Source: https://kueue.sigs.k8s.io/docs/tasks/manage/monitor_pending_workloads/pending_workloads_on_demand/
         """
-        queue = meta["labels"][QUEUE_LABEL]
-        path = f"/apis/visibility.kueue.x-k8s.io/v1beta1{here}/localqueues/{queue}/pendingworkloads"
+        if not (mpijob["spec"].get("runPolicy") or {}).get("suspend"):
+            return None  # it does not wait
+        queue = mpijob["metadata"]["labels"][QUEUE_LABEL]
         try:
+            path = f"{KUEUE_VISIBILITY.served_path(self._cluster)}{here}/localqueues/{queue}/pendingworkloads"
             pending = self._cluster.get(path).get("items") or ()
-        except (NotFoundError, ForbiddenError, RefusedError):
+        except (NotServedError, RefusedError) as error:
+            self._unreadable.append(f"its place in the queue is not known: {error}")
+            return None
+        except (NotFoundError, ForbiddenError):
             return None
         name = workload["metadata"]["name"]
         return next((int(one["positionInLocalQueue"]) for one in pending if one["metadata"]["name"] == name), None)
@@ -261,6 +277,28 @@ class JobFactReader:
         return tuple(
             event for event in self._cluster.list(path) if mine.fullmatch(event["involvedObject"].get("name") or "")
         )
+
+    def _with_named_preemptors(self, facts: JobFacts) -> JobFacts:
+        """With the names of pods that took a worker's GPUs lately, where the sidecar could not see them."""
+        entries = [one for one in facts.ledger or () if isinstance(one, WorkerLeaving)]
+        lately = {one.by for one in entries if one.unix > facts.now - _PREEMPTOR_SECONDS}
+        unnamed = {by: pod for by in lately | set(map(preemptor, facts.events)) if (pod := UnnamedPreemptor.of(by))}
+        pods = functools.cache(lambda selector: self._pods_anywhere(facts.namespace, selector))
+        names = {by: name for by, pod in list(unnamed.items())[:_MOST_ASKED] if (name := pod.named(pods))}
+        if not names:
+            return facts
+        return replace(
+            facts,
+            ledger=facts.ledger and tuple(_named(entry, names) for entry in facts.ledger),
+            events=tuple(_related(event, names.get(preemptor(event), "")) for event in facts.events),
+        )
+
+    def _pods_anywhere(self, namespace: str, selector: str) -> tuple[Json, ...]:
+        """Of all namespaces, if the caller may list them."""
+        for path in ("/api/v1/pods", f"/api/v1/namespaces/{namespace}/pods"):
+            with contextlib.suppress(ForbiddenError):
+                return tuple(self._cluster.list(path, fieldSelector=selector))
+        return ()
 
     def _makers_events(self, path: str, name: str) -> tuple[Json, ...]:
         """Of the objects whose Events say why a pod was not made."""
@@ -283,6 +321,18 @@ def _with_end(told: tuple[Entry, ...] | None, pods: Iterable[Json], job: Json) -
     """A ledger, with the end that it lacks and other objects tell."""
     launchers = [pod for pod in pods if _role(pod) == Role.LAUNCHER]
     return (*told, *untold_end(told, launchers, job)) if told else told
+
+
+def _named(entry: Entry, names: Mapping[str, str]) -> Entry:
+    return replace(entry, by=names.get(entry.by, entry.by)) if isinstance(entry, WorkerLeaving) else entry
+
+
+def _related(event: Json, name: str) -> Json:
+    """As the scheduler wrote it up to Kubernetes 1.35."""
+    if not name:
+        return event
+    namespace, _, pod = name.partition("/")
+    return {**event, "related": {"kind": "Pod", "namespace": namespace, "name": pod}}
 
 
 def _is_strange(pod: Json, owner: str) -> bool:

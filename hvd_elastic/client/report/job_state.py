@@ -141,6 +141,8 @@ def _held_back(facts: JobFacts) -> StateFinding | None:
 
 def _queue_words(queue: str, facts: JobFacts) -> str:
     """Where it stands, and why, in Kueue's own words."""
+    if facts.workload_unread:
+        return f"in queue {queue}, and Kueue cannot be asked why: {facts.workload_unread}"
     if facts.workload is None:
         return f"Kueue has not looked at it in queue {queue}: is there such a LocalQueue?"
     before = facts.queue_position

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Final
 
+from hvd_elastic.mpijob.clouds import kubernetes_versions
 from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
@@ -37,8 +39,8 @@ class ClusterPlan:
     """Default: LAUNCHER_MACHINES."""
     account: str | None = None
     """GKE: the project. AKS: the resource group. EKS: none, the credentials say it."""
-    version: str = "1.34"
-    """Of Kubernetes: the version that hvd-elastic is tested on."""
+    version: str = kubernetes_versions.DEFAULT
+    """Of Kubernetes."""
 
     @property
     def launchers(self) -> str:
@@ -76,8 +78,11 @@ class WorkerPool:
         return f"{size}-{'spot' if self.spot else 'od'}"[-40:].lstrip("-")
 
 
-def plan_problems(plan: ClusterPlan) -> Iterator[Problem]:
-    """What is wrong with a plan; paths are flags of `hvd-elastic cluster`."""
+def plan_problems(plan: ClusterPlan, today: date | None = None) -> Iterator[Problem]:
+    """What is wrong with a plan; paths are flags of `hvd-elastic cluster`.
+
+    `today`: a version whose support has ended is a problem of a cluster that is made.
+    """
     if not _NAME.fullmatch(plan.name):
         what = "is not a name of a cluster: lower case letters, digits and -, 40 at most"
         yield Problem(path="name", value=plan.name, what=what, way_out="begin with a letter")
@@ -91,6 +96,10 @@ def plan_problems(plan: ClusterPlan) -> Iterator[Problem]:
     if plan.cloud is Cloud.EKS and len(set(plan.zones)) < 2:
         what = "is too few: the control plane of EKS needs two zones"
         yield Problem(path="--zone", value=", ".join(plan.zones), what=what, way_out="name two or more")
+    if today and (last := kubernetes_versions.ended(plan.version, plan.cloud, today)):
+        others = ", ".join(kubernetes_versions.current(plan.cloud, today)) or "a newer one"
+        what = f"has ended: the standard support of {plan.cloud.upper()} went up to {last}"
+        yield Problem(path="--version", value=plan.version, what=what, way_out=f"choose {others}")
     yield from _account_problems(plan)
     yield from _machine_problems(plan)
 

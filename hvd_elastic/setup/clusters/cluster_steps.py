@@ -1,6 +1,7 @@
 """Everything that makes a cluster fit for elastic training, in order, and everything that takes it away again."""
 
 import json
+from datetime import date
 from typing import Final
 
 from hvd_elastic.mpijob.clouds.cloud import Cloud
@@ -38,9 +39,12 @@ _VOLUME_COLUMNS: Final = ",".join(
 )
 
 
-def creation(plan: ClusterPlan) -> list[Step]:
-    """All steps from nothing to a cluster that takes jobs. Raises InvalidInputError with all problems of the plan."""
-    _validate(plan)
+def creation(plan: ClusterPlan, *, today: date | None = None) -> list[Step]:
+    """All steps from nothing to a cluster that takes jobs. Raises InvalidInputError with all problems of the plan.
+
+    `today`: a version of Kubernetes that has ended by then is one of them.
+    """
+    _validate(plan, today)
     classes = dump([manifest(one) for one in DEFAULTS])
     role = dump(operator_role.manifests())
     apply = ("kubectl", "apply", "-f", "-")
@@ -75,6 +79,6 @@ def deletion(plan: ClusterPlan) -> list[Step]:
     return list(_CLOUDS[plan.cloud].deletion(plan))
 
 
-def _validate(plan: ClusterPlan) -> None:
-    if problems := list(plan_problems(plan)):
+def _validate(plan: ClusterPlan, today: date | None = None) -> None:
+    if problems := list(plan_problems(plan, today)):
         raise InvalidInputError(problems)

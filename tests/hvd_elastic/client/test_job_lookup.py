@@ -46,10 +46,24 @@ def test_somebody_elses_mpijob_is_not_a_job(served: KubeApi, cluster: ClusterCli
     assert list(list_jobs(cluster, "default")) == []
 
 
+def remove_mpijobs(served: KubeApi) -> None:
+    for path in [path for path in served.objects if path.startswith("/apis/kubeflow.org/")]:
+        del served.objects[path]
+
+
 def test_a_cluster_without_the_operator(served: KubeApi, cluster: ClusterClient) -> None:
-    del served.objects[JOBS]
-    with pytest.raises(NoOperatorError, match="install the MPI Operator"):
+    remove_mpijobs(served)
+    with pytest.raises(NoOperatorError, match=r"does not serve kubeflow.org\): install the MPI Operator"):
         find_job(cluster, "train", "default")
+
+
+def test_mpijobs_of_a_version_that_cannot_be_read_are_not_denied(served: KubeApi, cluster: ClusterClient) -> None:
+    remove_mpijobs(served)
+    served.objects[JOBS.replace("v2beta1", "v3")] = {}
+    with pytest.raises(
+        NoOperatorError, match=r"no MPIJobs that can be read \(.*serves kubeflow.org as v3, .*reads v2beta1, v1\)"
+    ):
+        list(list_jobs(cluster, "default"))
 
 
 def test_who_may_not_read_jobs_is_told_so(served: KubeApi, cluster: ClusterClient) -> None:

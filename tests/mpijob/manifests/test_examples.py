@@ -1,13 +1,15 @@
 """Each example against its golden file, the real schemas and Pod Security."""
 
 import os
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
-from tests.mpijob import admission
+from testbed.kube.gomodules import VERSIONS
+from tests.mpijob import admission, modules
 from tests.mpijob.examples import EXAMPLES, GOLDEN, Example, golden_manifests
 
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -28,6 +30,14 @@ def test_there_is_a_golden_file_for_each_example_and_no_other() -> None:
 @each_example
 def test_example_is_admitted(example: Example) -> None:
     assert [error for manifest in example.manifests() for error in admission.errors(manifest)] == []
+
+
+@pytest.mark.parametrize("version", VERSIONS["mpi-operator"][1:])
+def test_older_operators_know_every_field_of_the_examples(version: str) -> None:
+    crd = replace(modules.MPI_OPERATOR, version=f"v{version}")
+    known = admission.validators_of(crd)["kubeflow.org/v2beta1", "MPIJob"]
+    jobs = [job for example in EXAMPLES for job in example.manifests() if job["apiVersion"] == "kubeflow.org/v2beta1"]
+    assert [error.message for job in jobs for error in known.iter_errors(job)] == []
 
 
 @each_example

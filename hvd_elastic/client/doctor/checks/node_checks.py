@@ -1,5 +1,6 @@
 """Checks of the nodes: GPUs, places for launchers, addresses, and who enforces NetworkPolicies."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Final
@@ -39,6 +40,9 @@ _ENFORCERS: Final = {
 """DaemonSets that enforce NetworkPolicies, by name. Not flannel, and the VPC CNI of AWS only with its agent."""
 _AWS_CNI: Final = "aws-node"
 _AWS_AGENTS: Final = ("aws-eks-nodeagent", "aws-network-policy-agent")
+
+_GPU_DRIVER: Final = re.compile(r"(gpu|gaudi)\.")
+"""Names of drivers (`gpu.nvidia.com`, `gpu.amd.com`, `gpu.intel.com`, `gaudi.intel.com`); others hand out networks."""
 
 Node = Mapping[str, Any]
 
@@ -95,7 +99,9 @@ def gpus(facts: ClusterFacts) -> Iterator[Verdict]:
     found = [(node, gpus) for node in facts.nodes if (gpus := _gpus(node, "allocatable", named))]
     offering = [node for node, _ in found]
     lost = [node for node in facts.nodes if _gpus(node, "capacity", named) - _gpus(node, "allocatable", named)]
-    if not offering:
+    if not offering and (classes := _classes_of_gpus(facts)):
+        yield ok(f"no node offers any by itself; ResourceClaims hand them out ({', '.join(sorted(classes))})")
+    elif not offering:
         yield error(
             f"none of {len(facts.nodes)} nodes offers {', '.join(one.resource for one in WHOLE)} or a part of one",
             "install the device plugin of the GPUs; of NVIDIA's: https://github.com/NVIDIA/k8s-device-plugin",
@@ -125,6 +131,56 @@ def gpus(facts: ClusterFacts) -> Iterator[Verdict]:
             f"no node with GPUs is Ready and schedulable: {_some(offering)}",
             f"kubectl describe node {_name(offering[0])}",
         )
+
+
+@check("claimed-devices", Fact.CLAIMED_DEVICES)
+def claimed_devices(facts: ClusterFacts) -> Iterator[Verdict]:
+    """GPUs that ResourceClaims hand out are in ResourceSlices, and not in what a node says that it offers.
+
+    Nobody is preempted for them: where claims cannot be allocated, kube-scheduler 1.37.2 calls a pod unresolvable
+    (`plugins/dynamicresources/dynamicresources.go`, `statusUnschedulable`), which was also seen.
+    """
+    found = {driver: count for driver, count in _devices(facts).items() if _GPU_DRIVER.match(driver)}
+    if not found:
+        yield ok("no driver hands out GPUs by ResourceClaims")
+        return
+    offered = ", ".join(f"{driver} {count_words(count, 'device')}" for driver, count in sorted(found.items()))
+    if classes := _classes_of_gpus(facts):
+        names = ", ".join(f"{resource} (DeviceClass {name})" for name, resource in sorted(classes.items()))
+        given = f"jobs get them as {names}"
+        instead = "give training and inference GPUs of a device plugin"
+    else:
+        given = "no DeviceClass gives them the name of a resource, and `workers.gpus` gets none of them"
+        instead = "install the device plugin of the GPUs"
+    yield warning(
+        f"ResourceSlices have of {offered}: {given}. The scheduler takes no such GPU from a lower class for inference, "
+        "and `autoscale` counts none",
+        f"{instead}, which the scheduler takes back worker by worker",
+    )
+
+
+def _devices(facts: ClusterFacts) -> Counter[str]:
+    """Devices by driver. A pool is written anew under a higher generation, and older slices count no more."""
+    newest: dict[tuple[str, str], int] = {}
+    slices = [one["spec"] for one in facts.resource_slices]
+    for one in slices:
+        pool = (str(one["driver"]), str(one["pool"]["name"]))
+        newest[pool] = max(int(one["pool"].get("generation") or 0), newest.get(pool, 0))
+    return Counter(
+        str(one["driver"])
+        for one in slices
+        if int(one["pool"].get("generation") or 0) == newest[str(one["driver"]), str(one["pool"]["name"])]
+        for _ in one.get("devices") or ()
+    )
+
+
+def _classes_of_gpus(facts: ClusterFacts) -> dict[str, str]:
+    """DeviceClasses that hand out devices to pods which ask for GPUs, and how pods ask."""
+    named = _named(facts)
+    asked = {
+        one["metadata"]["name"]: str(one["spec"].get("extendedResourceName") or "") for one in facts.device_classes
+    }
+    return {name: resource for name, resource in asked.items() if resource in named or is_accelerator(resource)}
 
 
 @check("launcher-nodes", Fact.NODES)

@@ -4,6 +4,8 @@ import re
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
+from hvd_elastic.client.connection.known_api import KUEUE, NotServedError
+from hvd_elastic.client.connection.server_version import RESUMING_MINOR, minor
 from hvd_elastic.client.doctor.checks.kueue_configuration import ON_BY_DEFAULT, PodsReadyWait, kueue_configuration
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Level, Verdict, check, error, ok, warning
@@ -106,15 +108,24 @@ def _restart_words(facts: ClusterFacts) -> str:
     return "restart the operator"
 
 
-@check("suspend-and-resume", Fact.DEPLOYMENTS, Fact.CLUSTER_ROLES, Fact.CLUSTER_ROLE_BINDINGS, Fact.RESUME_RIGHTS)
+@check(
+    "suspend-and-resume",
+    Fact.VERSION,
+    Fact.DEPLOYMENTS,
+    Fact.CLUSTER_ROLES,
+    Fact.CLUSTER_ROLE_BINDINGS,
+    Fact.RESUME_RIGHTS,
+)
 def resume(facts: ClusterFacts) -> Iterator[Verdict]:
-    """The MPI Operator 0.8.0 to 0.8.2 lacks the right to resume a job: see `mpijob.manifests.operator_role`."""
+    """The MPI Operator 0.8.0 to 0.8.2 lacks a right to resume jobs up to Kubernetes 1.35: see `operator_role`."""
     for account, deployment in operators(facts):
         release = release_of(deployment)
         if facts.resume_rights.get(account):
             yield ok(f"{account} may update jobs/status")
         elif release and release < (0, 8):
             yield ok(f"{account} is {release[0]}.{release[1]}, which needs no jobs/status")
+        elif minor(facts.version) >= RESUMING_MINOR:
+            yield ok(f"{account} needs no jobs/status on {facts.version}")
         else:
             restart = (
                 f"; kubectl -n {account.namespace} rollout restart deployment {deployment['metadata']['name']}"
@@ -153,8 +164,22 @@ def queues(facts: ClusterFacts) -> Iterator[Verdict]:
         )
     if kueue.pods_ready_wait:
         yield _eviction_for_want_of_pods(kueue.pods_ready_wait, release)
-    if not kueue.manages_all_jobs and not kueue.pods_ready_wait:
+    unread = _unread(facts.crds.get("workloads.kueue.x-k8s.io"))
+    if unread:
+        yield warning(f"`status` cannot say why a job waits: {unread}", "use a release of hvd-elastic that reads it")
+    if not (kueue.manages_all_jobs or kueue.pods_ready_wait or unread):
         yield ok(f"installed: {', '.join(found)}" if found else "none is installed: jobs start as they are applied")
+
+
+def _unread(workloads: Mapping[str, Any] | None) -> str:
+    """Why the Workloads of this Kueue cannot be read; empty: they can, or there is no Kueue."""
+    if workloads is None:
+        return ""
+    try:
+        KUEUE.choice([version["name"] for version in workloads["spec"]["versions"] if version.get("served")])
+    except NotServedError as error:
+        return str(error)
+    return ""
 
 
 def _kueue_manager(facts: ClusterFacts) -> tuple[list[str], tuple[int, int] | None]:

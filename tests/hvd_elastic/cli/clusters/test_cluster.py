@@ -1,5 +1,6 @@
 """`hvd-elastic cluster`, with programs on PATH that write down how they were called."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,16 @@ from hvd_elastic.cli import cli
 
 GKE = ("--cloud", "gke", "--project", "team", "--region", "us-central1")
 POOLS = ("--zone", "us-central1-a", "--machine", "g2-standard-48")
+
+
+@pytest.fixture(autouse=True)
+def on_a_day_on_which_the_default_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hvd_elastic.cli.clusters.cluster._today", lambda: date(2026, 11, 28))
+
+
+def test_a_version_that_has_ended_is_refused() -> None:
+    result = cluster("create", "research", *GKE, *POOLS, "--version", "1.34")
+    assert "the standard support of GKE went up to 2026-10-01" in str(result.exception)
 
 
 @pytest.fixture

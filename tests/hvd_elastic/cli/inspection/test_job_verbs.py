@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from hvd_elastic.cli import cli
 from hvd_elastic.cli.inspection.status import command as status_verb
 from hvd_elastic.client.report.job_state import JobState
-from hvd_elastic.discovery.ledger.entries import RecordLost
+from hvd_elastic.discovery.ledger.entries import Departure, RecordLost, WorkerLeaving
 from testbed.kube_api import EVENTS, JOBS, PODS, KubeApi, Request, Status
 from tests.hvd_elastic.client.report.objects import (
     ALL_JOBS,
@@ -32,6 +32,8 @@ from tests.hvd_elastic.client.report.objects import (
 )
 
 pytestmark = pytest.mark.usefixtures("cluster")
+
+ALL_PODS = "/api/v1/pods"
 
 
 def call(*words: str) -> Result:
@@ -75,6 +77,33 @@ def test_status_in_other_forms(training: KubeApi, output: str) -> None:
             assert said == "mpijob.kubeflow.org/train\n"
         case _:
             assert "train-worker-0 training on node-a" in said
+
+
+@pytest.mark.parametrize("has_ledger", [True, False])
+@pytest.mark.parametrize(("allowed", "who"), [(True, "inference/web-1"), (False, "uid:3c1f on node node-a")])
+def test_a_preemptor_that_the_sidecar_could_not_name_is_looked_for(
+    training: KubeApi, *, has_ledger: bool, allowed: bool, who: str
+) -> None:
+    """From Kubernetes 1.36 on the scheduler's Events have a UID alone, and the sidecar sees its own namespace."""
+
+    def fault(request: Request) -> None:
+        if request.path == ALL_PODS and not allowed:
+            raise Status(403)
+
+    left, by = time.time() - 60, "uid:3c1f on node node-a"
+    gone = WorkerLeaving(unix=left, pod="train-worker-2", uid="old-2", why=Departure.PREEMPTED, by=by)
+    if has_ledger:
+        training.put(CONFIG_MAPS, ledger_map([*LEDGER[:4], gone]))
+    else:
+        training.remove(CONFIG_MAPS, "train-ledger")
+    victim = {"kind": "Pod", "name": "train-worker-2", "uid": "old-2"}
+    training.put(EVENTS, {**preempted_event(unix=left), "related": None, "involvedObject": victim})
+    web = {"name": "web-1", "namespace": "inference", "uid": "3c1f"}
+    training.objects[ALL_PODS] = {}
+    training.put(ALL_PODS, {"metadata": web, "spec": {"nodeName": "node-a"}})
+    training.fault = fault
+    assert f"preempted by {who}" in call("status", "train").output
+    assert f"preempted by {who}" in call("events", "train").output
 
 
 def test_every_state_can_be_waited_for() -> None:
@@ -136,19 +165,63 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_shown(training: KubeApi) -
     assert "note: injected" in said.output
 
 
-def test_a_queued_job_says_how_many_come_before_it(training: KubeApi) -> None:
-    workloads = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
-    pending = "/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
-    queued = mpijob(suspend=True, labels={"kueue.x-k8s.io/queue-name": "team"})
+def in_queue(training: KubeApi, *served: str) -> None:
+    """The job waits in a queue of Kueue, whose API the cluster serves in these versions."""
+    training.put(JOBS, mpijob(suspend=True, labels={"kueue.x-k8s.io/queue-name": "team"}))
     said = {"type": "QuotaReserved", "status": "False", "message": "insufficient quota"}
-    training.put(JOBS, queued)
-    training.objects[workloads] = {"w": {"metadata": {"name": "w", "labels": {"kueue.x-k8s.io/job-uid": "uid-train"}}}}
-    training.objects[workloads]["w"]["status"] = {"conditions": [said]}
+    for version in served:
+        workload = {"metadata": {"name": "w", "labels": {"kueue.x-k8s.io/job-uid": "uid-train"}}}
+        workloads = f"/apis/kueue.x-k8s.io/{version}/namespaces/default/workloads"
+        training.objects[workloads] = {"w": {**workload, "status": {"conditions": [said]}}}
+
+
+def queue_of(version: str) -> str:
+    return f"/apis/visibility.kueue.x-k8s.io/{version}/namespaces/default/localqueues/team/pendingworkloads"
+
+
+@pytest.mark.parametrize("versions", [("v1beta1",), ("v1beta1", "v1beta2"), ("v1beta2",)], ids=" ".join)
+def test_a_queued_job_says_how_many_come_before_it(training: KubeApi, versions: tuple[str, ...]) -> None:
+    in_queue(training, *versions)
     without = call("status", "train")
     assert without.exit_code == 14
     assert "queue team: insufficient quota" in without.output
-    training.objects[pending] = {"w": {"metadata": {"name": "w"}, "positionInLocalQueue": 2}}
-    assert "queue team, 2 jobs before it: insufficient quota" in call("status", "train").output
+    assert (
+        "its place in the queue is not known: the API server does not serve visibility.kueue.x-k8s.io" in without.output
+    )
+    training.objects[queue_of(versions[-1])] = {"w": {"metadata": {"name": "w"}, "positionInLocalQueue": 2}}
+    told = call("status", "train").output
+    assert "queue team, 2 jobs before it: insufficient quota" in told
+    assert "not known" not in told
+    asked = {request.path.split("/")[3] for request in training.requests if "/workloads" in request.path}
+    assert asked == {versions[-1]}, "the newest"
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"), [((), "does not serve kueue.x-k8s.io"), (("v1",), "kueue.x-k8s.io as v1,")]
+)
+def test_a_queue_that_cannot_be_asked_is_not_an_empty_one(
+    training: KubeApi, versions: tuple[str, ...], said: str
+) -> None:
+    in_queue(training, *versions)
+    told = call("status", "train")
+    assert told.exit_code == 14
+    assert "Kueue cannot be asked why" in told.output
+    assert said in told.output
+    assert "is there such a LocalQueue" not in told.output
+
+
+def test_a_place_in_the_queue_that_nobody_tells_is_not_known(training: KubeApi) -> None:
+    in_queue(training, "v1beta2")
+    training.objects[queue_of("v1beta2")] = {}
+
+    def away(request: Request) -> None:
+        if "pendingworkloads" in request.path:
+            raise Status(503)
+
+    training.fault = away
+    told = call("status", "train").output
+    assert "queue team: insufficient quota" in told
+    assert "its place in the queue is not known: GET /apis/visibility" in told
 
 
 def test_list_shows_every_job_and_the_total_apart(training: KubeApi) -> None:

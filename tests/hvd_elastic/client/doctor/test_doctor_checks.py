@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date
 from types import MappingProxyType
 from typing import Any
 
@@ -57,9 +58,25 @@ def node(
             "conditions": [{"type": "Ready", "status": "True"}],
             "capacity": amounts,
             "allocatable": amounts,
-            "nodeInfo": {"kubeletVersion": "v1.34.4"},
+            "nodeInfo": {"kubeletVersion": "v1.36.5"},
         },
     }
+
+
+def slice_of(driver: str, devices: int, *, pool: str = "gpu", generation: int = 1) -> dict[str, Any]:
+    listed = [{"name": f"gpu-{number}"} for number in range(devices)]
+    return {
+        "spec": {
+            "driver": driver,
+            "nodeName": pool,
+            "pool": {"name": pool, "generation": generation},
+            "devices": listed,
+        }
+    }
+
+
+def device_class(name: str, resource: str | None = None) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"extendedResourceName": resource} if resource else {}}
 
 
 def kueue(tag: str, *arguments: str) -> dict[str, Any]:
@@ -102,9 +119,13 @@ def sidecar_rights(job: str, account: str, **meta: Any) -> dict[str, Any]:
     return {"metadata": {"labels": labels, **meta}, "subjects": [{"kind": "ServiceAccount", "name": account}]}
 
 
+LATER = date(2027, 7, 1)
+ON_AKS = node()
+ON_AKS["metadata"]["labels"] = {"kubernetes.azure.com/cluster": "one"}
 SOUND = ClusterFacts(
     namespace="team",
-    version="v1.34.4",
+    version="v1.36.5",
+    today=date(2026, 11, 28),
     nodes=[node(), node("plain", gpus=0)],
     priority_classes=[manifest(one) for one in DEFAULTS],
     crds={"mpijobs.kubeflow.org": crd("v2beta1")},
@@ -168,6 +189,56 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
     ("facts", "check", "level", "evidence"),
     [
         (replace(SOUND, version="v1.28.9-eks-1"), "kubernetes", Level.ERROR, "no native sidecars"),
+        (replace(SOUND, today=LATER), "kubernetes", Level.WARNING, "v1.36.5: its support ended on 2027-06-28"),
+        (
+            replace(SOUND, version="v1.36.1-eks-3cfe0ce", today=date(2027, 8, 3)),
+            "kubernetes",
+            Level.WARNING,
+            "the standard support of EKS for it ended on 2027-08-02",
+        ),
+        (
+            replace(SOUND, version="v1.34.9-gke.1", today=date(2026, 11, 28)),
+            "kubernetes",
+            Level.WARNING,
+            "the standard support of GKE for it ended on 2026-10-01",
+        ),
+        (
+            replace(SOUND, nodes=[ON_AKS], today=LATER),
+            "kubernetes",
+            Level.WARNING,
+            "the standard support of AKS for it ended on 2027-06-30",
+        ),
+        (
+            replace(
+                SOUND,
+                resource_slices=[
+                    slice_of("gpu.nvidia.com", 4, generation=2),
+                    slice_of("gpu.nvidia.com", 8, generation=1),
+                    slice_of("gpu.nvidia.com", 4, pool="b"),
+                ],
+                device_classes=[device_class("gpu.nvidia.com"), device_class("net", "example.com/nic")],
+            ),
+            "claimed-devices",
+            Level.WARNING,
+            "gpu.nvidia.com 8 devices: no DeviceClass gives them the name of a resource",
+        ),
+        (
+            replace(
+                SOUND,
+                nodes=[node(gpus=0)],
+                resource_slices=[slice_of("gpu.nvidia.com", 4)],
+                device_classes=[device_class("whole", "nvidia.com/gpu")],
+            ),
+            "claimed-devices",
+            Level.WARNING,
+            "jobs get them as nvidia.com/gpu (DeviceClass whole). The scheduler takes no such GPU from a lower class",
+        ),
+        (
+            replace(SOUND, crds={**SOUND.crds, "workloads.kueue.x-k8s.io": crd("v1")}),
+            "queues",
+            Level.WARNING,
+            "serves kueue.x-k8s.io as v1, and this release of hvd-elastic reads v1beta2, v1beta1",
+        ),
         (replace(SOUND, clock_offset_seconds=-90), "clock", Level.WARNING, "90 s behind"),
         (replace(SOUND, crds={}), "mpijob", Level.ERROR, "not installed"),
         (replace(SOUND, crds={"mpijobs.kubeflow.org": crd("v1")}), "mpijob", Level.ERROR, "serves v1, not v2beta1"),
@@ -213,7 +284,12 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             Level.WARNING,
             "within 5m (waitForPodsReady), and admits no other job meanwhile",
         ),
-        (replace(SOUND, resume_rights={OPERATOR: False}), "suspend-and-resume", Level.WARNING, "jobs/status"),
+        (
+            replace(SOUND, version="v1.35.4", resume_rights={OPERATOR: False}),
+            "suspend-and-resume",
+            Level.WARNING,
+            "jobs/status",
+        ),
         (replace(SOUND, nodes=[node(spot=True)]), "launcher-nodes", Level.WARNING, "spot node"),
         (replace(SOUND, nodes=[node(gpus=0)]), "gpus", Level.ERROR, "none of 1 nodes offers"),
         (
@@ -288,16 +364,20 @@ def test_what_is_wrong_is_said(facts: ClusterFacts, check: str, level: Level, ev
 @pytest.mark.parametrize(
     "facts",
     [
-        replace(SOUND, deployments=[operator("mpioperator/mpi-operator:0.6.0")], resume_rights={OPERATOR: False}),
+        replace(SOUND, deployments=[operator("mpioperator/mpi-operator:0.6.0")], resume_rights={OPERATOR: False},
+                version="v1.35.4"),
+        replace(SOUND, resume_rights={OPERATOR: False}),
         replace(SOUND, daemon_sets=[daemon_set("aws-node", "aws-node", "aws-eks-nodeagent")]),
         replace(SOUND, deployments=[operator("x:0.8.2", "--gang-scheduling=volcano")], crds={
             **SOUND.crds, "podgroups.scheduling.volcano.sh": {}}),
         replace(SOUND, deployments=[operator(), kueue("v0.18.3")], kueue_configuration=KUEUE),
+        replace(SOUND, crds={**SOUND.crds, "workloads.kueue.x-k8s.io": crd("v1beta2")}),
         replace(SOUND, deployments=[operator(), kueue("v0.19.0", "--feature-gates=DisableWaitForPodsReady=true")],
                 kueue_configuration=KUEUE),
         replace(SOUND, webhooks=[
             Webhook(name="w", resources=frozenset({"pods"}), service="a/b", ready_addresses=2)]),
         replace(SOUND, nodes=[node(spot=True), node("plain", gpus=0)]),
+        replace(SOUND, resource_slices=[slice_of("dra.net", 2)], device_classes=[device_class("net")]),
     ],
 )  # fmt: skip
 def test_what_is_well_alarms_nobody(facts: ClusterFacts) -> None:
@@ -329,6 +409,12 @@ def test_what_is_well_alarms_nobody(facts: ClusterFacts) -> None:
 def test_gpus_are_counted_by_what_the_cluster_and_its_jobs_call_them(facts: ClusterFacts, evidence: str) -> None:
     (found,) = node_checks.gpus.run(facts)
     assert (found.level, found.evidence) == (Level.OK, evidence)
+
+
+def test_gpus_that_claims_alone_hand_out_are_no_error() -> None:
+    classes = [device_class("whole", "nvidia.com/gpu")]
+    found = told(replace(SOUND, nodes=[node(gpus=0)], device_classes=classes, resource_slices=[slice_of("gpu.x", 1)]))
+    assert set(found) == {"claimed-devices"}
 
 
 @pytest.mark.parametrize("fact", Fact)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ MACHINES = {
     Cloud.GKE: ("g2-standard-48", "a2-ultragpu-8g"),
     Cloud.AKS: ("Standard_NC24ads_A100_v4", "Standard_ND96isr_H100_v5"),
 }
+DAY = date(2026, 11, 28)
 every_cloud = pytest.mark.parametrize("cloud", MACHINES)
 
 
@@ -199,3 +201,14 @@ def test_every_problem_of_a_plan_is_said() -> None:
         creation(plan_of(Cloud.AKS, machines=("Standard_NC6s_v3",)))
     with pytest.raises(InvalidInputError, match="--project"):
         creation(plan_of(Cloud.GKE, account=None))
+
+
+@every_cloud
+def test_a_version_that_has_ended_is_refused_for_a_new_cluster(cloud: Cloud) -> None:
+    plan = plan_of(cloud, version="1.33")
+    with pytest.raises(InvalidInputError, match=r"--version: .*1\.33.* has ended: .*up to 2026-0[78]-") as error:
+        creation(plan, today=DAY)
+    assert "1.36, 1.35" in str(error.value)
+    assert deletion(plan)
+    assert creation(plan_of(cloud), today=DAY), "the default"
+    assert creation(plan_of(cloud, version="1.99"), today=DAY), "newer than all that is known"
