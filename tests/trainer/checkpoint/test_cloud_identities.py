@@ -153,8 +153,11 @@ def a_pod_without_keys(authority: Authority, tmp_path: Path, monkeypatch: pytest
     for name in list(os.environ):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "GCE_", "CLOUDSDK_")):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    # Not HOME, where the servers that the tests run on are kept: they would be built anew.
+    for name, file in (("AWS_CONFIG_FILE", ".aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")):
+        monkeypatch.setenv(name, str(tmp_path / file))
+    for name in ("CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.root))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
 
