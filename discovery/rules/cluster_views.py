@@ -19,7 +19,7 @@ from hvd_elastic.mpijob.contract import (
     WorkerState,
 )
 from hvd_elastic.system import quantity
-from hvd_elastic.system.untrusted_values import decimal_count
+from hvd_elastic.system.untrusted_values import END_OF_DATES, decimal_count
 
 Json = Mapping[str, Any]
 
@@ -263,8 +263,16 @@ def _end(status: Json) -> str:
 
 
 def unix_seconds(timestamp: str | None) -> float:
-    """Unix seconds of an RFC 3339 time; 0 for None."""
-    return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
+    """Unix seconds of an RFC 3339 time; 0 for None, and for a year that no clock shows.
+
+    The API server keeps the years 0 and 10000, if somebody makes an Event with them (Kubernetes 1.34,
+    `apimachinery/pkg/apis/meta/v1/time.go`); `datetime` knows neither.
+    """
+    try:
+        seconds = datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
+    except (OverflowError, ValueError):
+        return 0.0
+    return seconds if 0 <= seconds < END_OF_DATES else 0.0
 
 
 def _address(status: Json) -> str:

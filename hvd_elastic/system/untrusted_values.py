@@ -15,8 +15,8 @@ from typing import Any, Final, get_args
 
 from hvd_elastic.system.plain_words import printable
 
-END_OF_DATES: Final = 253_402_300_800.0
-"""Unix seconds of the year 10000, the first that `datetime` does not know."""
+END_OF_DATES: Final = 253_402_128_000.0
+"""Unix seconds, two days before the year 10000, which `datetime` does not know: it looks a day ahead in local time."""
 MOST_CHARACTERS: Final = 1 << 20
 """Of a document. The API server keeps 256 KiB of annotations, and 1 MiB in a ConfigMap."""
 UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)

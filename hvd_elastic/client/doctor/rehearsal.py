@@ -5,7 +5,7 @@ All of it is in a namespace of its own, on nodes whose GPUs nobody holds, and is
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -17,6 +17,7 @@ from hvd_elastic.client.connection.cluster_client import (
     RefusedError,
     UnreachableError,
 )
+from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.doctor import rehearsal_manifests as manifests
 from hvd_elastic.client.doctor.cluster_facts import Right
 from hvd_elastic.client.doctor.fact_reader import NEEDED_RIGHTS, FactReader
@@ -242,10 +243,10 @@ class Rehearsal:
         self._say("it is gone" if is_gone else f"it still goes: kubectl get namespace {self._name}")
 
     def _delete(self, path: str) -> None:
-        try:
-            self._cluster.ask("DELETE", path)
-        except NotFoundError:
-            return
+        """A fault that passes does not leave it behind."""
+        wait = LongWait(say=self._say, sleep=self._pause, clock=self._clock)
+        with suppress(NotFoundError):
+            wait.look(lambda: self._cluster.ask("DELETE", path), until=self._clock() + REMOVE_SECONDS)
 
     def _is_gone(self, path: str) -> bool:
         try:

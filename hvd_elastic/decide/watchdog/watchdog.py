@@ -9,6 +9,7 @@ from threading import Event
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json
+from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.client.report.missing_pods import was_refused
 from hvd_elastic.decide.watchdog.restart_decision import WaitingJob, to_restart_for
 from hvd_elastic.discovery.rules.cluster_views import JobView, PodView, unix_seconds
@@ -41,21 +42,25 @@ class Watchdog:
         """`namespace`, `deployment`: of the operator. `clock` must not jump; by `wall`, restarts are dated."""
         self._cluster, self._clock, self._wall = cluster, clock, wall
         self._operator = f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}"
+        self._job_reading, self._pod_reading = ObjectReading("MPIJob"), ObjectReading("pod")
         self._lags: dict[str, OperatorLag] = {}
         """By the job's UID."""
         self._tried: set[str] = set()
 
     def turn(self) -> Sequence[WaitingJob]:
         """The jobs for which the operator was restarted now; empty: it was not. Raises ClusterError."""
-        jobs = {job["metadata"]["uid"]: job for job in self._cluster.list("/apis/kubeflow.org/v2beta1/mpijobs")}
+        listed = self._cluster.list("/apis/kubeflow.org/v2beta1/mpijobs")
+        jobs = dict(self._job_reading.each(listed, lambda job: (JobView.from_json(job), job["metadata"])))
         pods = defaultdict[str, list[PodView]](list)
-        for pod in map(PodView.from_json, self._cluster.list("/api/v1/pods", labelSelector=_WORKERS)):
+        for pod in self._pod_reading.each(
+            self._cluster.list("/api/v1/pods", labelSelector=_WORKERS), PodView.from_json
+        ):
             pods[pod.owner_uid].append(pod)
         now = self._clock()
-        self._lags = {uid: self._lags.get(uid, OperatorLag()) for uid in jobs}
-        for uid, lag in self._lags.items():
-            lag.see(operator_work(JobView.from_json(jobs[uid]), pods[uid]), now)
-        waiting = list(self._waiting(jobs, now))
+        self._lags = {job.uid: self._lags.get(job.uid, OperatorLag()) for job in jobs}
+        for job in jobs:
+            self._lags[job.uid].see(operator_work(job, pods[job.uid]), now)
+        waiting = list(self._waiting({job.uid: meta for job, meta in jobs.items()}, now))
         self._tried &= {job.uid for job in waiting}
         if not waiting:
             return ()
@@ -77,10 +82,10 @@ class Watchdog:
                 log.warning("not looked at this time: %s", error)
             stop.wait(period)
 
-    def _waiting(self, jobs: dict[str, Json], now: float) -> Iterator[WaitingJob]:
+    def _waiting(self, metas: dict[str, Json], now: float) -> Iterator[WaitingJob]:
         for uid, lag in self._lags.items():
             if wait := lag.wait_seconds(now):
-                meta = jobs[uid]["metadata"]
+                meta = metas[uid]
                 name = f"{meta['namespace']}/{meta['name']}"
                 refused = self._is_refused(meta)
                 yield WaitingJob(name=name, uid=uid, wait_seconds=wait, work=lag.work.words, is_refused=refused)
@@ -92,11 +97,7 @@ class Watchdog:
 
     def _since_restart(self, operator: Json) -> float:
         annotations = operator["spec"]["template"]["metadata"].get("annotations") or {}
-        try:
-            last = unix_seconds(annotations.get(RESTARTED))
-        except ValueError:  # anyone may write it
-            last = 0.0
-        return self._wall().timestamp() - last
+        return self._wall().timestamp() - unix_seconds(annotations.get(RESTARTED))
 
     def _restart(self, jobs: Sequence[WaitingJob]) -> None:
         for job in jobs:

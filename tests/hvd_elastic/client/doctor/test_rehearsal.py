@@ -181,6 +181,20 @@ def test_all_of_it_is_removed_however_it_ends(
     assert there.left == set()
 
 
+def test_faults_that_pass_leave_nothing_of_it_behind(there: Cluster, client: ClusterClient) -> None:
+    react, left = there.api.fault, [503, 429, 500]
+
+    def fail(request: Request) -> None:
+        if (request.method, request.path) == ("DELETE", f"/api/v1/namespaces/{NAME}") and left:
+            raise Status(left.pop(0))
+        react(request)
+
+    there.api.fault = fail
+    said: list[str] = []
+    rehearse(client, said)
+    assert (there.left, left, said[-1]) == (set(), [], "it is gone")
+
+
 def test_missing_rights_are_all_named_before_anything_is_made(there: Cluster, client: ClusterClient) -> None:
     there.denied = {"create namespaces", "list nodes", "get pods"}
     with pytest.raises(RehearsalRefusedError, match="you lack: create namespaces, list nodes, get pods"):

@@ -1,7 +1,9 @@
-"""What a tenant writes into his MPIJob and his ledger ends no `list -A`, `status` or `cost` of an administrator."""
+"""What a tenant writes into his MPIJob, Events and ledger ends no `list -A`, `status` or `cost` of an administrator."""
 
 import contextlib
 import json
+import time
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -20,6 +22,8 @@ from hvd_elastic.client.report.prices import PriceList
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.client.report.stage_status import wanted_stage
 from hvd_elastic.client.report.status_text import status_text
+from hvd_elastic.client.report.story import tell
+from hvd_elastic.client.report.words.time_words import clock_words, date_words
 from hvd_elastic.client.sweep.sweep_record import SweepRecord
 from hvd_elastic.client.sweep.turns import SweepJob
 from hvd_elastic.discovery.ledger.entries import Entry, LedgerSums, Totals, WorkerBound, from_lines
@@ -33,8 +37,9 @@ from hvd_elastic.mpijob.contract import (
     ANNOTATION_TURN,
     ANNOTATION_WANTED_WORKERS,
 )
+from hvd_elastic.system.untrusted_values import END_OF_DATES
 from tests import hostile_values
-from tests.hvd_elastic.client.report.objects import NOW, mpijob
+from tests.hvd_elastic.client.report.objects import NOW, event, mpijob
 
 Json = dict[str, Any]
 
@@ -112,6 +117,35 @@ def test_a_description_in_yaml_is_none_of_ours() -> None:
 def test_more_replicas_than_a_job_can_have_fill_no_memory() -> None:
     job = mpijob(replicas=2**31 - 1)
     assert len(JobFacts(job=job, now=NOW).asked_workers) == 100_000
+
+
+@pytest.fixture(params=["XXX-14", "XXX+12"])
+def far_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The time zone in which a day begins first, and the one in which it ends last."""
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", request.param)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_zone")
+@pytest.mark.parametrize("year", ["0000-01-01", "0001-01-01", "9999-12-31", "10000-01-01"])
+def test_a_year_that_no_clock_shows_ends_nothing(year: str) -> None:
+    said = event("train", "Odd", "said", unix=NOW) | {"lastTimestamp": f"{year}T13:59:59Z"}
+    job = mpijob()
+    job["status"]["completionTime"] = said["lastTimestamp"]
+    told(job)
+    facts = JobFacts(job=job, now=NOW, events=(said,))
+    assert status_text(job_status(facts))
+    assert [clock_words(one.unix, NOW) for one in tell(facts)]
+
+
+@pytest.mark.usefixtures("far_zone")
+def test_the_last_time_that_a_ledger_may_have_is_shown() -> None:
+    (last,) = from_lines([json.dumps({"kind": "world-changed", "unix": END_OF_DATES - 1, "workers": []})])
+    assert clock_words(last.unix, NOW)
+    assert date_words(last.unix).startswith("9999-12-")
 
 
 ENTRIES = st.one_of(*(hostile_values.documents(made, kind=st.just(made.kind)) for made in Entry.__args__))

@@ -124,3 +124,19 @@ def test_what_somebody_wrote_in_the_place_of_a_time_does_not_stop_it(watched: Wa
     found["spec"]["template"]["metadata"]["annotations"] = {RESTARTED: "yesterday"}
     watched.api.put(DEPLOYMENTS, found)
     assert watched.turns(until=100) == [80.0]
+
+
+def test_an_object_that_cannot_be_read_is_left_out(watched: Watched) -> None:
+    """Whoever may make one would stop the watchdog for all."""
+    odd = mpijob() | {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": "many"}}}}
+    odd["metadata"] |= {"name": "odd", "namespace": "evil", "uid": "odd"}
+    watched.api.put(JOBS, odd)
+    watched.api.put(PODS, pod(7) | {"status": {"conditions": [{"status": "True"}]}})
+    assert watched.turns(until=100) == [80.0]
+
+
+@pytest.mark.parametrize("year", ["0000", "10000"])
+def test_an_event_of_a_year_that_no_clock_shows_does_not_stop_it(watched: Watched, year: str) -> None:
+    said = event("job", "MPIJobFailed", "odd", unix=NOW.timestamp())
+    watched.api.put(EVENTS, said | {"lastTimestamp": f"{year}-01-01T00:00:00Z"})
+    assert watched.turns(until=100) == [80.0]
