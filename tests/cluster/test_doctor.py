@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
 Seed = Callable[[Kubectl], contextlib.AbstractContextManager[None]]
 
 OPERATOR = "mpi-operator"
-KNOWN = {("suspend-and-resume", Level.WARNING), ("network-policies", Level.WARNING)}
+KNOWN = {("network-policies", Level.WARNING)}
 """What this cluster really lacks: the operator's right, as released, and a network plugin with policies."""
 
 
