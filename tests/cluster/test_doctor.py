@@ -24,7 +24,7 @@ Seed = Callable[[Kubectl], contextlib.AbstractContextManager[None]]
 
 OPERATOR = "mpi-operator"
 KNOWN = {("network-policies", Level.WARNING)}
-"""What this cluster really lacks: the operator's right, as released, and a network plugin with policies."""
+"""What this cluster really lacks: a network plugin with policies."""
 
 
 @pytest.fixture(scope="module")
