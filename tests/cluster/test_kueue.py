@@ -47,7 +47,8 @@ def serve(cluster: Site, kubectl: Kubectl) -> Inference:
 
 def workload(job: Job) -> dict[str, Any]:
     uid = job.kubectl.get("mpijob", job.name)["metadata"]["uid"]
-    (found,) = job.kubectl.list("workloads", selector=f"kueue.x-k8s.io/job-uid={uid}")
+    # Both releases serve it; kubectl remembers for hours what the one before preferred.
+    (found,) = job.kubectl.list("workloads.v1beta1.kueue.x-k8s.io", selector=f"kueue.x-k8s.io/job-uid={uid}")
     return found
 
 
