@@ -246,24 +246,24 @@ def test_list_shows_every_job_and_the_total_apart(training: KubeApi) -> None:
 
 def test_a_job_that_cannot_be_read_is_named_and_the_others_are_listed(training: KubeApi) -> None:
     broken = mpijob("broken", conditions=[condition("Succeeded")])
-    broken["status"]["completionTime"] = "in the year 0"
+    broken["status"]["completionTime"] = ["no time"]
     training.put(JOBS, broken)
     said = call("list")
     assert said.exit_code == 0
     assert [line.split()[0] for line in said.stdout.splitlines()] == ["NAME", "train"]
-    assert said.stderr.startswith("the MPIJob default/broken cannot be read and is left out: ValueError: ")
+    assert said.stderr.startswith("the MPIJob default/broken cannot be read and is left out: TypeError: ")
     assert "jobs: 1, training: 1" in said.stderr
 
 
 def test_the_cost_of_all_leaves_out_a_job_that_cannot_be_read(training: KubeApi) -> None:
     broken = mpijob("broken", conditions=[condition("Succeeded")])
-    broken["status"]["completionTime"] = "in the year 0"
+    broken["status"]["completionTime"] = ["no time"]
     training.put(JOBS, broken)
     training.put(CONFIG_MAPS, {**ledger_map(), "metadata": {"name": "broken-ledger"}})
     said = call("cost", "--all")
     assert said.exit_code == 0, said.output
     assert [line.split()[:2] for line in said.stdout.splitlines()[1:]] == [["default", "train"]]
-    assert "the MPIJob default/broken cannot be read and is left out: ValueError: " in said.stderr
+    assert "the MPIJob default/broken cannot be read and is left out: TypeError: " in said.stderr
     assert "\njobs: 1, " in said.stderr
 
 
