@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.client.doctor.checks import node_checks
+from hvd_elastic.client.doctor.checks import namespace_checks, node_checks
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
 from hvd_elastic.client.doctor.diagnosis import Level
 from hvd_elastic.client.doctor.examination import CHECKS, examine
@@ -328,6 +328,19 @@ def test_what_is_well_alarms_nobody(facts: ClusterFacts) -> None:
 )
 def test_gpus_are_counted_by_what_the_cluster_and_its_jobs_call_them(facts: ClusterFacts, evidence: str) -> None:
     (found,) = node_checks.gpus.run(facts)
+    assert (found.level, found.evidence) == (Level.OK, evidence)
+
+
+@pytest.mark.parametrize(
+    ("drivers", "evidence"),
+    [
+        (["gcsfuse.csi.storage.gke.io", "pd.csi.storage.gke.io"], "mounted by gcsfuse.csi.storage.gke.io"),
+        (["ebs.csi.aws.com"], "nothing mounts one: `output` is a claim here"),
+    ],
+)
+def test_what_mounts_a_bucket_is_named(drivers: list[str], evidence: str) -> None:
+    facts = replace(SOUND, csi_drivers=[{"metadata": {"name": name}} for name in drivers])
+    (found,) = namespace_checks.buckets.run(facts)
     assert (found.level, found.evidence) == (Level.OK, evidence)
 
 
