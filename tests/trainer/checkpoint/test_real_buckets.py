@@ -62,6 +62,7 @@ def test_a_promise_is_kept(store: Store, promise: Callable[..., Any]) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.timeout(900)
 def test_whoever_names_buckets_has_all_promises_tried_in_each(
     s3_url: str, gcs_url: str, azure_url: str, tmp_path: Path
 ) -> None:
