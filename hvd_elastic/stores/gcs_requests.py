@@ -20,7 +20,7 @@ from xml.etree import ElementTree as ET
 import google.auth
 import google_crc32c
 from google.api_core.exceptions import GoogleAPICallError, NotFound, RequestRangeNotSatisfiable
-from google.auth.credentials import AnonymousCredentials
+from google.auth.credentials import AnonymousCredentials, with_scopes_if_required
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud.storage import Client
@@ -114,7 +114,8 @@ class GcsRequests:
                 if self._endpoint and self._endpoint.startswith("http:"):
                     credentials: Any = AnonymousCredentials()
                 else:
-                    credentials, _ = google.auth.default(scopes=_SCOPES)
+                    # Given scopes it would ask Google's Resource Manager for the name of a pool's project.
+                    credentials = with_scopes_if_required(google.auth.default()[0], _SCOPES)
                 session = AuthorizedSession(credentials)
                 bounded_transport.mount(session, threads=self._threads)
                 options = {"api_endpoint": self._endpoint.rstrip("/")} if self._endpoint else None

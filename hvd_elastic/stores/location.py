@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from hvd_elastic.mpijob.contract import ENV_AZURE_ACCOUNT, ENV_STORE_ENDPOINT
 from hvd_elastic.stores.errors import CheckpointUrlError
 from hvd_elastic.stores.object_requests import ObjectRequests
+from hvd_elastic.stores.retry import ATTEMPTS, call_with_retries
 from hvd_elastic.stores.store import Store
 
 MIB: Final = 1 << 20
@@ -96,9 +97,10 @@ class Location:
         )
 
     def open(self, *, sleep: Callable[[float], object] = time.sleep) -> Store:
-        """Open the store. For an object store this imports the library of its cloud; no request is sent yet.
+        """Open the store. For an object store this imports the library of its cloud; nothing is asked of it yet.
 
-        Raises CheckpointUrlError if that library is not installed.
+        Raises CheckpointUrlError if that library is not installed, and StoreError if boto3, which looks for credentials
+        at once, finds a profile without any.
         """
         part_bytes = self.part_mib * MIB
         if self.scheme == "file":
@@ -108,7 +110,7 @@ class Location:
         from hvd_elastic.stores.object_store import ObjectStore
 
         try:
-            requests = self._requests()
+            requests = call_with_retries(self._requests, attempts=ATTEMPTS, sleep=sleep)
         except ImportError as error:
             way_out = f"pip install 'hvd-elastic[{_EXTRAS[self.scheme]}]'"
             raise CheckpointUrlError(f"{self.scheme}://{self.bucket}: {error}: {way_out}") from error

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from hvd_elastic.stores.errors import StoreError
 from hvd_elastic.stores.object_requests import ConditionError, ObjectRequests
-from hvd_elastic.stores.retry import call_with_retries
+from hvd_elastic.stores.retry import ATTEMPTS, call_with_retries
 from hvd_elastic.stores.store import StoredObject
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class ObjectStore:
         part_bytes: int,
         threads: int,
         sleep: Callable[[float], object],
-        attempts: int = 8,
+        attempts: int = ATTEMPTS,
     ) -> None:
         self.requests = requests
         self.part_bytes = part_bytes

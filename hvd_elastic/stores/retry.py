@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 BACKOFF: Final = Backoff(first_seconds=0.2, most_seconds=10.0)
 """With full jitter: jobs that were throttled together do not retry together."""
+ATTEMPTS: Final = 8
+"""Of a request to an object store: about half a minute."""
 MOST_RETRY_AFTER_SECONDS: Final = 30.0
 """A store that asks for more is asked again before: a pod may have no more time than that."""
 

@@ -112,8 +112,9 @@ def make_client(*, endpoint: str | None, region: str | None, threads: int) -> An
         # An endpoint in the cluster has no wildcard DNS name for its buckets.
         s3={"addressing_style": "path"} if own else None,
     )
-    session = boto3.session.Session(region_name=region)
-    return rotated_credentials.make_client(session, endpoint_url=endpoint, config=config)
+    with translate_errors("credentials of S3"):
+        session = boto3.session.Session(region_name=region)
+        return rotated_credentials.make_client(session, endpoint_url=endpoint, config=config)
 
 
 class S3Requests:

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("jobs", nargs=-1, required=True)
-@click.option("--volumes", is_flag=True, help="Delete the volumes that were made for the job too, with their data.")
+@click.option(
+    "--volumes",
+    is_flag=True,
+    help="Delete the volumes that were made for the job too, with their data. What is in a bucket stays.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_options
 def command(*, jobs: Sequence[str], volumes: bool, yes: bool, chosen: ChosenCluster) -> None:
     """Delete jobs with everything beside them. Says what goes, and asks. Prints the name of each object that went.
 
-    Volumes that were made for a job stay, unless --volumes. A checkpoint in an object store always stays.
+    Volumes that were made for a job stay, unless --volumes. What it has written to a bucket, checkpoints or results,
+    always stays.
     """
     cluster = chosen.cluster()
     plans = [cluster.plan_deletion(job) for job in dict.fromkeys(jobs)]

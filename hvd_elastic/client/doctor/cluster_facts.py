@@ -23,6 +23,7 @@ class Fact(StrEnum):
     CLUSTER_ROLES = "clusterroles"
     CLUSTER_ROLE_BINDINGS = "clusterrolebindings"
     STORAGE_CLASSES = "storageclasses"
+    CSI_DRIVERS = "csidrivers"
     NAMESPACE = "namespace"
     QUOTAS = "resourcequotas"
     LIMIT_RANGES = "limitranges"
@@ -94,6 +95,7 @@ class ClusterFacts:
     """By name."""
     cluster_role_bindings: Sequence[Json] = ()
     storage_classes: Sequence[Json] = ()
+    csi_drivers: Sequence[Json] = ()
     namespace_object: Json | None = None
     """None: it does not exist."""
     quotas: Sequence[Json] = ()

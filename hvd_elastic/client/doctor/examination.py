@@ -37,6 +37,7 @@ CHECKS: Final = (
     namespace_checks.quotas,
     namespace_checks.limit_ranges,
     namespace_checks.storage,
+    namespace_checks.buckets,
     namespace_checks.launchers,
     namespace_checks.left_behind,
 )

@@ -90,6 +90,7 @@ class FactReader:
             },
             daemon_sets=listed(Fact.DAEMON_SETS, "/apis/apps/v1/daemonsets"),
             storage_classes=listed(Fact.STORAGE_CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
+            csi_drivers=listed(Fact.CSI_DRIVERS, "/apis/storage.k8s.io/v1/csidrivers"),
             namespace_object=namespace,
             quotas=listed(Fact.QUOTAS, f"{here}/resourcequotas"),
             limit_ranges=listed(Fact.LIMIT_RANGES, f"{here}/limitranges"),

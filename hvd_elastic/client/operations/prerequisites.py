@@ -8,11 +8,13 @@ from hvd_elastic.client.connection.cluster_client import ClusterError, Json, Not
 from hvd_elastic.client.connection.server_version import OLDEST_MINOR, minor
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.manifests.supporting import bucket_volume
 
 _SERVER: Final = "/version"
 _GROUP: Final = "/apis/kubeflow.org"
 _VERSION: Final = "/apis/kubeflow.org/v2beta1"
 _CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+_DRIVERS: Final = "/apis/storage.k8s.io/v1/csidrivers"
 _MONITORING: Final = "/apis/monitoring.coreos.com/v1"
 
 Answers = Mapping[str, Json | ClusterError]
@@ -32,17 +34,29 @@ class Prerequisites:
     namespace: str
     classes: tuple[str, ...]
     monitor: bool
+    bucket: str = ""
+    """URL of the bucket that is `output`; empty: that is none."""
+    driver: str = ""
+    """What mounts it."""
 
     @classmethod
     def of(cls, spec: JobSpec) -> "Prerequisites":
         """Those of a job description."""
         classes = dict.fromkeys((spec.priority.launcher, spec.priority.workers))
-        return cls(namespace=spec.namespace, classes=tuple(classes), monitor=spec.monitor)
+        bucket = spec.output.bucket if spec.output else None
+        return cls(
+            namespace=spec.namespace,
+            classes=tuple(classes),
+            monitor=spec.monitor,
+            bucket=bucket.url if bucket else "",
+            driver=bucket_volume.driver(bucket) if bucket else "",
+        )
 
     def reads(self) -> Sequence[Read]:
         """What must be asked."""
         paths = [_SERVER, _GROUP, _VERSION, self._namespace_path, *(f"{_CLASSES}/{name}" for name in self.classes)]
-        return [Read(path=path) for path in [*paths, *([_MONITORING] if self.monitor else [])]]
+        paths += [_MONITORING] if self.monitor else []
+        return [Read(path=path) for path in [*paths, *([self._driver_path] if self.driver else [])]]
 
     def lacking(self, answers: Answers) -> Iterator[str]:
         """A sentence for each thing that the cluster lacks, with the way out."""
@@ -58,6 +72,14 @@ class Prerequisites:
             )
         if self.monitor and _is_absent(answers, _MONITORING):
             yield "monitor: the Prometheus Operator is missing (no PodMonitor of monitoring.coreos.com/v1): install it"
+
+        if self.driver and _is_absent(answers, self._driver_path):
+            way_out = f"{bucket_volume.DRIVERS[self.driver]}, or name a claim as output"
+            yield f"output: the cluster has no CSI driver {self.driver}, so no pod could mount {self.bucket}: {way_out}"
+
+    @property
+    def _driver_path(self) -> str:
+        return f"{_DRIVERS}/{self.driver}"
 
     @property
     def _namespace_path(self) -> str:

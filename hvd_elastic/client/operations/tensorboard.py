@@ -60,8 +60,8 @@ def plan_tensorboard(cluster: ClusterClient, job: str, *, image: str | None = No
     spec = found.description.model_copy(update={"namespace": found.namespace})
     if spec.output is None:
         raise JobStateError(
-            f"{job} has no output, so it keeps no TensorBoard events: write `output: CLAIM` into its description and "
-            "submit it anew"
+            f"{job} has no output, so it keeps no TensorBoard events: write `output: CLAIM`, or the URL of a bucket, "
+            "into its description and submit it anew"
         )
     claim = _output_claim(spec)
     one_node = claim is not None and _is_on_one_node(cluster, spec, claim)
@@ -128,7 +128,7 @@ def _is_on_one_node(cluster: ClusterClient, spec: JobSpec, claim: str) -> bool:
     except NotFoundError as error:
         raise JobStateError(
             f"there is no claim {claim} in namespace {spec.namespace}, which {spec.name} has as output: make it, or "
-            "submit the job with another"
+            "submit the job again, which makes a claim that is its own"
         ) from error
     modes = set((found.get("spec") or {}).get("accessModes") or ())
     if _ONE_POD in modes:

@@ -13,8 +13,12 @@ What each driver takes:
   pod itself as well, but until April 2026 it took no identity for them, only a Secret with the account's key
   (`pkg/blob/nodeserver.go`, `NodePublishVolume`). A PersistentVolume takes an identity's token since 1.27
   (`docs/workload-identity-static-pv-mount.md`).
+
+A cluster that has one of them has a CSIDriver of its name (`charts/aws-mountpoint-s3-csi-driver/templates`,
+`deploy/base/setup` and `deploy/csi-blob-driver.yaml` of these repositories).
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from hvd_elastic.mpijob.clouds.bucket_url import BucketUrl
@@ -22,6 +26,15 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.volume_spec import Bucket, CsiVolume
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 
+_MOUNTPOINT: Final = "s3.csi.aws.com"
+_FUSE: Final = "gcsfuse.csi.storage.gke.io"
+_BLOBFUSE: Final = "blob.csi.azure.com"
+DRIVERS: Final[Mapping[str, str]] = {
+    _MOUNTPOINT: "install the EKS add-on aws-mountpoint-s3-csi-driver",
+    _FUSE: "enable the GKE add-on GcsFuseCsiDriver",
+    _BLOBFUSE: "az aks update --enable-blob-driver",
+}
+"""Each driver, and how a cluster gets it."""
 _USER: Final = "1000"
 _AZURE_SUFFIX: Final = "core.windows.net"
 
@@ -29,6 +42,12 @@ _AZURE_SUFFIX: Final = "core.windows.net"
 def is_inline(bucket: Bucket | None) -> bool:
     """Whether pods have the bucket without a claim. False: it is not a bucket, or one of another cloud."""
     return bucket is not None and bucket.url.startswith("gs:")
+
+
+def driver(bucket: Bucket) -> str:
+    """The CSI driver that mounts it."""
+    scheme = BucketUrl.parse(bucket.url).scheme
+    return {"s3": _MOUNTPOINT, "gs": _FUSE}.get(scheme, _BLOBFUSE)
 
 
 def annotations(spec: JobSpec) -> dict[str, str]:
@@ -46,11 +65,7 @@ def inline(spec: JobSpec, bucket: Bucket, *, read_only: bool = False) -> Manifes
         mountOptions=",".join(options),
         hostNetworkPodKSA="true" if spec.workers.on_host_network else None,
     )
-    return {
-        "csi": without_empty(
-            driver="gcsfuse.csi.storage.gke.io", readOnly=read_only or None, volumeAttributes=attributes
-        )
-    }
+    return {"csi": without_empty(driver=_FUSE, readOnly=read_only or None, volumeAttributes=attributes)}
 
 
 def static(spec: JobSpec, bucket: Bucket, *, handle: str) -> CsiVolume:
@@ -63,7 +78,7 @@ def _mountpoint(spec: JobSpec, bucket: Bucket, url: BucketUrl, handle: str) -> C
     folder = [f"prefix={url.path}/"] if url.path else []
     user = ["allow-other", f"uid={_USER}", f"gid={_USER}"]
     return CsiVolume(
-        driver="s3.csi.aws.com",
+        driver=_MOUNTPOINT,
         handle=handle,
         attributes=without_empty(
             bucketName=url.bucket, authenticationSource="pod" if spec.workers.service_account else None
@@ -78,7 +93,7 @@ def _blobfuse(bucket: Bucket, url: BucketUrl, handle: str) -> CsiVolume:
     folder = [f"--subdirectory={url.path}"] if url.path else []
     user = ["-o allow_other", f"-o uid={_USER}", f"-o gid={_USER}"]
     return CsiVolume(
-        driver="blob.csi.azure.com",
+        driver=_BLOBFUSE,
         handle=handle,
         attributes=without_empty(
             protocol="fuse2",

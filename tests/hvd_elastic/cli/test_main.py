@@ -15,7 +15,8 @@ from hvd_elastic.cli import GROUPS, MODULES, OF_PODS, VERBS, cli
 
 CLI = Path(__file__).parents[3] / "hvd_elastic" / "cli"
 
-HEAVY = ("torch", "horovod", "kubernetes", "boto3", "pydantic", "yaml", "rich", "numpy", "matplotlib")
+CLOUDS = ("boto3", "google.auth", "google.cloud.storage", "azure.core", "azure.identity", "obstore", "requests")
+HEAVY = (*CLOUDS, "torch", "horovod", "kubernetes", "pydantic", "yaml", "rich", "numpy", "matplotlib")
 
 
 def hvd_elastic(*words: str) -> subprocess.CompletedProcess[str]:

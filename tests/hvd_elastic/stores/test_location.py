@@ -1,9 +1,11 @@
+import os
 import subprocess
 import sys
 
 import pytest
 
-from hvd_elastic.stores.location import Location
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT
+from hvd_elastic.stores.location import LIBRARIES, Location
 from hvd_elastic.trainer.checkpoint import CheckpointUrlError, open_checkpoints
 from testbed.local import forkserver
 
@@ -100,3 +102,21 @@ def test_the_file_store_needs_no_library_of_a_cloud() -> None:
         "sys.exit(bool({'boto3', 'azure.core', 'google.cloud.storage'} & set(sys.modules)))"
     )
     assert subprocess.run([*forkserver.python(), "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("url", ["", "s3://bucket/a", "gs://bucket/a", "az://container/a"])
+def test_a_worker_imports_the_library_of_its_own_store_alone(url: str) -> None:
+    """And its PID 1 none."""
+    clouds = {"boto3", "google.cloud.storage", "azure.identity", "azure.storage.blob", "obstore"}
+    script = (
+        f"import sys, hvd_elastic.cli.pods.worker; clouds = {clouds}; print(clouds & sys.modules.keys() or '')\n"
+        "from hvd_elastic.worker.standby.standby import import_what_comes_next\n"
+        "import_what_comes_next(); print(*clouds & sys.modules.keys())"
+    )
+    environment = {**os.environ, ENV_CHECKPOINT: url}
+    command = [*forkserver.python(), "-c", script]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    first, then, _ = done.stdout.split("\n")
+    assert first == ""
+    assert set(then.split()) == clouds & set(LIBRARIES.get(url.partition(":")[0], ()))

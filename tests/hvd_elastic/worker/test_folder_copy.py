@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from hvd_elastic.mpijob.contract import ENV_TENSORBOARD, ENV_TENSORBOARD_COPY, LEAVE_FILE, Exit
 from hvd_elastic.worker import folder_copy
 from hvd_elastic.worker.folder_copy import FolderCopy
-from tests.hvd_elastic.worker.pods import eventually
+from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard, eventually
+from tests.hvd_elastic.worker.test_adoption import INIT, first_line
 
 
 @pytest.fixture
@@ -98,3 +100,46 @@ def test_a_bucket_that_hangs_holds_up_no_end(source: Path, tmp_path: Path, monke
     tested.start()
     tested.finish(seconds=0.01)
     free.set()
+
+
+LOGS = (
+    INIT
+    + """
+from pathlib import Path
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+events = Path(os.environ["HVD_ELASTIC_TENSORBOARD"], "run", "events.1")
+hvd.init()
+events.parent.mkdir(parents=True)
+with events.open("wb", buffering=0) as file:
+    file.write(b"first, ")
+    print("up", flush=True)
+    while not os.path.exists(os.environ["UNTIL"]):
+        time.sleep(0.01)
+    file.write(b"last")
+sys.exit(int(os.environ["CODE"]))
+"""
+)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("until", "code", "grace", "written"),
+    [
+        pytest.param("/", Exit.OK, 600, b"first, last", id="training has ended"),
+        pytest.param(LEAVE_FILE, Exit.REMOVED, 600, b"first, last", id="training leaves", marks=pytest.mark.core),
+        pytest.param("never", 137, 1.2, b"first, ", id="training is killed as the grace ends"),
+    ],
+)
+def test_a_worker_that_ends_leaves_all_events(yard: Yard, until: str, code: int, grace: float, written: bytes) -> None:
+    yard.write(LOGS)
+    kept = yard.folder / "bucket" / "tensorboard"
+    folders = {ENV_TENSORBOARD: str(yard.folder / "events"), ENV_TENSORBOARD_COPY: str(kept)}
+    with yard.pod(grace=grace, env=folders) as pod:
+        pod.ready()
+        client = pod.adopt(cwd=yard.folder, env={"UNTIL": str(pod.run_dir / until), "CODE": str(int(code))})
+        assert first_line(client) == "up\n"
+        if until == "/":
+            client.wait(DEADLINE_SECONDS)
+        assert pod.end() == 0
+        assert client.wait(DEADLINE_SECONDS) == code
+    assert (kept / "run" / "events.1").read_bytes() == written

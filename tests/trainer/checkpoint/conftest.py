@@ -4,7 +4,7 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -13,6 +13,8 @@ from testbed import azure_server
 from testbed.gcs_server import create_bucket, gcs_server
 from testbed.s3_server import s3_server
 from tests.trainer.checkpoint.proxy import Faults, proxy
+
+STORES: Final = ("file", "s3", "gcs", "azure")
 
 
 @pytest.fixture(scope="session")
@@ -86,13 +88,11 @@ def azure_url(azure_proxy: tuple[str, Faults], azure_faults: Faults, monkeypatch
     return f"az://{container}/jobs/a?endpoint={endpoint}&part_mib=5&threads=3"
 
 
-@pytest.fixture(params=["file", "s3"])
+@pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of each kind of store: their guarantees are the same."""
-    if request.param == "file":
-        return f"file://{tmp_path}/checkpoints?part_mib=5&threads=3"
-    value: str = request.getfixturevalue("s3_url")
-    return value
+    own = f"file://{tmp_path}/checkpoints?part_mib=5&threads=3"
+    return own if request.param == "file" else str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture

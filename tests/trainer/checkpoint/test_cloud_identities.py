@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from hvd_elastic.stores.errors import StoreError
 from hvd_elastic.stores.location import Location
@@ -45,7 +47,7 @@ class Tokens:
         if self.fails:
             self.fails -= 1
             return 503, ""
-        if found := self.of_aws(path, headers, form):
+        if found := self.of_aws(path, headers, form) or self.of_google(path, form):
             return found
         if "/service-accounts/" in path and "/token" not in path:
             return 200, {"email": "job@project", "scopes": [], "aliases": ["default"]}
@@ -66,10 +68,12 @@ class Tokens:
         """As keys that end: the token is the key's ID. Whoever does not show what he was given gets nothing."""
         end = datetime.now(UTC) + timedelta(seconds=self.seconds)
         keys = {"AccessKeyId": self.token, "SecretAccessKey": "secret", "Expiration": f"{end:%Y-%m-%dT%H:%M:%SZ}"}
-        if "Action=AssumeRoleWithWebIdentity" in form:
-            given = {**keys, "SessionToken": "session"} if "WebIdentityToken=of+kubernetes" in form else {}
+        if "Action=AssumeRole" in form:
+            is_signed = "Credential=first/" in headers.get("Authorization", "")
+            is_known = "WebIdentityToken=of+kubernetes" in form or is_signed
+            given = {**keys, "SessionToken": "session"} if is_known else {}
             content = "".join(f"<{name}>{value}</{name}>" for name, value in given.items())
-            name = "AssumeRoleWithWebIdentity"
+            name = form.partition("Action=")[2].partition("&")[0]
             result = f"<{name}Result><Credentials>{content}</Credentials></{name}Result>"
             return 200, f"<{name}Response>{result}</{name}Response>"
         if path == "/v1/credentials":
@@ -87,6 +91,15 @@ class Tokens:
             named = {"accessKeyId": self.token, "secretAccessKey": "secret", "sessionToken": "session"}
             return 200, {"roleCredentials": {**named, "expiration": int(end.timestamp() * 1000)}}
         return None
+
+    def of_google(self, path: str, form: str) -> tuple[int, Any] | None:
+        """For what a file of application default credentials says."""
+        shown = {"/of-an-account": "assertion=ey", "/of-a-pool": "subject_token=of+kubernetes"}.get(path)
+        if shown is None:
+            return None
+        kind = "urn:ietf:params:oauth:token-type:access_token"
+        given = {"access_token": self.token, "issued_token_type": kind, "expires_in": self.seconds}
+        return (200, {**given, "token_type": "Bearer"}) if shown in form else (400, {"error": "invalid_grant"})
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +175,13 @@ def a_pod_without_keys(authority: Authority, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
 
 
+def google_store(gcs_proxy: tuple[str, Faults], tls: ssl.SSLContext) -> Iterator[tuple[str, Faults]]:
+    bucket = f"b{uuid.uuid4().hex}"
+    create_bucket(gcs_proxy[0], bucket)
+    with proxy(gcs_proxy[1].upstream, tls=tls) as (endpoint, faults):
+        yield f"gs://{bucket}/jobs/a?endpoint={endpoint}", faults
+
+
 @pytest.fixture
 def gke(
     gcs_proxy: tuple[str, Faults], metadata: str, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
@@ -169,10 +189,47 @@ def gke(
     """Workload Identity Federation: the node's metadata server answers for the pod."""
     for name in ("GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"):
         monkeypatch.setenv(name, metadata)
-    bucket = f"b{uuid.uuid4().hex}"
-    create_bucket(gcs_proxy[0], bucket)
-    with proxy(gcs_proxy[1].upstream, tls=tls) as (endpoint, faults):
-        yield f"gs://{bucket}/jobs/a?endpoint={endpoint}", faults
+    yield from google_store(gcs_proxy, tls)
+
+
+@pytest.fixture
+def account_file(
+    gcs_proxy: tuple[str, Faults], entra: str, tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, Faults]]:
+    """The key of a service account, which signs what a token is given for."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    encoding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    account = {
+        "type": "service_account",
+        "client_email": "job@project.iam.gserviceaccount.com",
+        "private_key": key.private_bytes(*encoding).decode(),
+        "token_uri": f"https://{entra}/of-an-account",
+    }
+    (tmp_path / "adc.json").write_text(json.dumps(account))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "adc.json"))
+    yield from google_store(gcs_proxy, tls)
+
+
+@pytest.fixture
+def federation_file(
+    gcs_proxy: tuple[str, Faults],
+    entra: str,
+    tls: ssl.SSLContext,
+    kubernetes_token: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[tuple[str, Faults]]:
+    """A pool of identities that trusts the cluster, which need not be Google's. The file has no key."""
+    pool = {
+        "type": "external_account",
+        "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/providers/cluster",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": f"https://{entra}/of-a-pool",
+        "credential_source": {"file": kubernetes_token},
+    }
+    (tmp_path / "adc.json").write_text(json.dumps(pool))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "adc.json"))
+    yield from google_store(gcs_proxy, tls)
 
 
 def azure_store(azure_proxy: tuple[str, Faults], tls: ssl.SSLContext) -> Iterator[tuple[str, Faults]]:
@@ -272,7 +329,20 @@ def sso(s3: tuple[str, Faults], metadata: str, tmp_path: Path, monkeypatch: pyte
     return s3
 
 
-AWS = ("irsa", "pod_identity", "instance_profile", "sso")
+@pytest.fixture
+def assumed_role(
+    instance_profile: tuple[str, Faults], metadata: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Faults]:
+    """A profile that assumes another role, as that of the node: a bucket of another account, say."""
+    (tmp_path / ".aws").mkdir()
+    role = "role_arn = arn:aws:iam::123456789012:role/trainer\ncredential_source = Ec2InstanceMetadata\n"
+    (tmp_path / ".aws" / "config").write_text(f"[profile trainer]\n{role}")
+    monkeypatch.setenv("AWS_PROFILE", "trainer")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://{metadata}")
+    return instance_profile
+
+
+AWS = ("irsa", "pod_identity", "instance_profile", "assumed_role", "sso")
 
 
 @pytest.fixture(params=AWS)
@@ -309,7 +379,14 @@ def test_who_hands_out_keys_may_be_away_for_a_moment(aws: tuple[str, Faults], to
     store.close()
 
 
-@pytest.fixture(params=["gke", "managed_identity", "workload_identity"])
+PODS = {
+    **dict.fromkeys(("gke", "account_file", "federation_file"), "gcs"),
+    **dict.fromkeys(("managed_identity", "workload_identity"), "azure"),
+}
+"""Whose store takes the token."""
+
+
+@pytest.fixture(params=PODS)
 def pod(request: pytest.FixtureRequest) -> tuple[str, Faults]:
     """A store that takes the identity's token alone, and what it does."""
     found: tuple[str, Faults] = request.getfixturevalue(request.param)

@@ -117,14 +117,14 @@ def azure_cloud(url: str, faults: Faults) -> Cloud:
     )
 
 
-_CLOUDS = {"s3": s3_cloud, "gcs": gcs_cloud, "azure": azure_cloud}
+CLOUDS = {"s3": s3_cloud, "gcs": gcs_cloud, "azure": azure_cloud}
 
 
-@pytest.fixture(params=_CLOUDS)
+@pytest.fixture(params=CLOUDS)
 def cloud(request: pytest.FixtureRequest) -> Cloud:
     faults = "faults" if request.param == "s3" else f"{request.param}_faults"
     url = request.getfixturevalue(f"{request.param}_url")
-    return _CLOUDS[request.param](url, request.getfixturevalue(faults))
+    return CLOUDS[request.param](url, request.getfixturevalue(faults))
 
 
 def impatient(url: str, *, attempts: int = 3) -> ObjectStore:
@@ -164,10 +164,19 @@ def test_what_is_damaged_in_transfer_is_read_again(cloud: Cloud, opened: Open, f
     assert checkpoints.rejected == ()
 
 
-def test_a_register_that_is_damaged_in_transfer_fences_no_writer_out(s3_url: str, faults: Faults, opened: Open) -> None:
-    faults.add(Fault.FLIPPED_DOWN, "GET", "latest", times=2)
-    checkpoints = opened(s3_url)
+def test_a_register_that_is_damaged_in_transfer_fences_no_writer_out(cloud: Cloud, opened: Open) -> None:
+    cloud.faults.add(Fault.FLIPPED_DOWN, "GET", f"{cloud.read}latest", times=2)
+    checkpoints = opened(cloud.url)
     assert saved(checkpoints, 1), checkpoints.counts.error
+
+
+@pytest.mark.parametrize("cloud", ["gcs", "azure"], indirect=True)
+def test_a_small_object_is_compared_to_what_the_store_says_of_it(cloud: Cloud) -> None:
+    store = impatient(cloud.url)
+    assert store.create("manifests/a", b"right")
+    rule = cloud.faults.add(Fault.FLIPPED_DOWN, "GET", f"{cloud.read}manifests(/|%2F)a")
+    found = store.read("manifests/a")
+    assert (found and found.data, rule.hits) == (b"right", 2)
 
 
 def test_a_bit_flipped_on_the_way_up_is_refused_by_the_store_and_sent_again(cloud: Cloud, opened: Open) -> None:

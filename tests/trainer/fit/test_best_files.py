@@ -1,4 +1,4 @@
-"""The files of the best model, on a real file system and in a real S3 server (moto)."""
+"""The files of the best model, on a real file system and in each cloud's real server."""
 
 import io
 import json

@@ -9,7 +9,7 @@ from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warni
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.clouds.accelerators import is_accelerator
 from hvd_elastic.mpijob.contract import LABEL_PART_OF
-from hvd_elastic.mpijob.manifests.supporting import rbac
+from hvd_elastic.mpijob.manifests.supporting import bucket_volume, rbac
 from hvd_elastic.priorityclasses import DEFAULTS, Tier
 from hvd_elastic.system import quantity
 from hvd_elastic.system.plain_words import count_words
@@ -154,6 +154,14 @@ def storage(facts: ClusterFacts) -> Iterator[Verdict]:
     else:
         classes = count_words(len(facts.storage_classes), "class")
         yield ok(f"{classes}, none the default: name one where a job makes a volume")
+
+
+@check("buckets", Fact.CSI_DRIVERS)
+def buckets(facts: ClusterFacts) -> Iterator[Verdict]:
+    """A job's `output` may be a bucket where a driver mounts one."""
+    there = {one["metadata"]["name"] for one in facts.csi_drivers}
+    found = [name for name in bucket_volume.DRIVERS if name in there]
+    yield ok(f"mounted by {', '.join(found)}" if found else "nothing mounts one: `output` is a claim here")
 
 
 @check("launchers", Fact.MPIJOBS)

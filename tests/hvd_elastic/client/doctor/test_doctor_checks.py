@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.client.doctor.checks import node_checks
+from hvd_elastic.client.doctor.checks import namespace_checks, node_checks
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
 from hvd_elastic.client.doctor.diagnosis import Level
 from hvd_elastic.client.doctor.examination import CHECKS, examine
@@ -415,6 +415,19 @@ def test_gpus_that_claims_alone_hand_out_are_no_error() -> None:
     classes = [device_class("whole", "nvidia.com/gpu")]
     found = told(replace(SOUND, nodes=[node(gpus=0)], device_classes=classes, resource_slices=[slice_of("gpu.x", 1)]))
     assert set(found) == {"claimed-devices"}
+
+
+@pytest.mark.parametrize(
+    ("drivers", "evidence"),
+    [
+        (["gcsfuse.csi.storage.gke.io", "pd.csi.storage.gke.io"], "mounted by gcsfuse.csi.storage.gke.io"),
+        (["ebs.csi.aws.com"], "nothing mounts one: `output` is a claim here"),
+    ],
+)
+def test_what_mounts_a_bucket_is_named(drivers: list[str], evidence: str) -> None:
+    facts = replace(SOUND, csi_drivers=[{"metadata": {"name": name}} for name in drivers])
+    (found,) = namespace_checks.buckets.run(facts)
+    assert (found.level, found.evidence) == (Level.OK, evidence)
 
 
 @pytest.mark.parametrize("fact", Fact)

@@ -19,6 +19,8 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+VOLUMES = "/api/v1/persistentvolumes"
 MAPS = f"{HERE}/configmaps"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 NAMESPACES = "/api/v1/namespaces"
@@ -41,7 +43,7 @@ class JobsCluster(KubeApi):
     def __init__(self) -> None:
         super().__init__()
         namespaced = (ACCOUNTS, CLAIMS, ROLES, BINDINGS, POLICIES, MAPS, PODS, DEPLOYMENTS)
-        for path in (*namespaced, CLUSTER_ROLES, CLASSES, NAMESPACES):
+        for path in (*namespaced, CLUSTER_ROLES, CLASSES, DRIVERS, VOLUMES, NAMESPACES):
             self.objects.setdefault(path, {})
         for parent in ("", "/apis", "/apis/kubeflow.org"):
             self.objects[parent] = {}

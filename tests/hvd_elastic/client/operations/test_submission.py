@@ -13,6 +13,7 @@ from tests.hvd_elastic.client.operations.jobs_cluster import (
     ACCOUNTS,
     BINDINGS,
     CLASSES,
+    DRIVERS,
     MAPS,
     NAMESPACES,
     POLICIES,
@@ -151,6 +152,33 @@ def test_a_cluster_without_native_sidecars(cluster: JobsCluster, version: str) -
     with pytest.raises(NotReadyError, match=rf"Kubernetes {version}, which has no native sidecars: upgrade to 1\.29"):
         submit(cluster.client(), spec())
     assert not any(request.method == "PATCH" for request in cluster.requests)
+
+
+@pytest.mark.parametrize(
+    ("url", "driver", "way_out"),
+    [
+        ("s3://team/results", "s3.csi.aws.com", "add-on aws-mountpoint-s3-csi-driver"),
+        ("gs://team/results", "gcsfuse.csi.storage.gke.io", "add-on GcsFuseCsiDriver"),
+        ("https://team.blob.core.windows.net/results", "blob.csi.azure.com", "--enable-blob-driver"),
+    ],
+)
+def test_a_bucket_for_results_needs_its_driver(cluster: JobsCluster, url: str, driver: str, way_out: str) -> None:
+    with pytest.raises(NotReadyError, match=rf"no CSI driver {driver}.*{url}: .*{way_out}, or name a claim"):
+        submit(cluster.client(), spec(output=url))
+    assert not any(request.method == "PATCH" for request in cluster.requests)
+    cluster.put(DRIVERS, named(driver))
+    submit(cluster.client(), spec(output=url))
+    assert "bert" in cluster.objects[JOBS]
+
+
+def test_who_may_not_read_drivers_submits_all_the_same(cluster: JobsCluster) -> None:
+    def closed(request: Request) -> None:
+        if request.path.startswith(DRIVERS):
+            raise Status(403)
+
+    cluster.fault = closed
+    submit(cluster.client(), spec(output="gs://team/results"))
+    assert "bert" in cluster.objects[JOBS]
 
 
 @pytest.mark.parametrize("version", ["v1.29.0", "v1.34.4+k3s1", "unknown"])

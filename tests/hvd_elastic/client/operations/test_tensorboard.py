@@ -18,6 +18,7 @@ from testbed.kube_api import JOBS, Json, Request, Status
 from tests.hvd_elastic.client.operations.jobs_cluster import (
     CLAIMS,
     DEPLOYMENTS,
+    DRIVERS,
     POLICIES,
     JobsCluster,
     named,
@@ -118,6 +119,27 @@ def test_a_job_without_output_is_told_what_to_do(cluster: JobsCluster) -> None:
     with pytest.raises(JobStateError, match=r"plain has no output.*`output: CLAIM`") as error:
         plan_tensorboard(cluster.client(), "plain")
     assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "driver", "claim"),
+    [
+        ("gs://team/results", "gcsfuse.csi.storage.gke.io", None),
+        ("s3://team/results", "s3.csi.aws.com", "vision-output"),
+    ],
+)
+def test_a_bucket_is_shown_by_way_of_its_driver(cluster: JobsCluster, url: str, driver: str, claim: str | None) -> None:
+    cluster.put(DRIVERS, named(driver))
+    submit(cluster.client(), spec(name="vision", output=url))
+    cluster.requests.clear()
+    plan = plan_tensorboard(cluster.client(), "vision")
+    assert (plan.claim, plan.one_node) == (claim, False)
+    assert [request.path for request in cluster.requests if "claims" in request.path] == (
+        [f"{CLAIMS}/{claim}"] if claim else []
+    )
+    mounted = plan.objects[-1].after["spec"]["template"]["spec"]["volumes"][0]
+    assert mounted["csi"]["driver"] == driver if claim is None else mounted["persistentVolumeClaim"]["readOnly"]
+    assert plan.folder == "/output/default/vision/tensorboard"
 
 
 @pytest.mark.parametrize(
