@@ -21,6 +21,7 @@ from hvd_elastic.stores.location import Location
 from hvd_elastic.stores.retry import TransientError
 from testbed import azure_server
 from testbed.gcs_server import create_bucket
+from testbed.kube import folders
 from testbed.kube.certificates import Authority
 from testbed.s3_server import CREDENTIALS
 from tests.trainer.checkpoint.proxy import Faults, proxy
@@ -36,7 +37,7 @@ class Tokens:
     seconds: int = 3600
     """Left of its life."""
     fails: int = 0
-    """So many requests are answered with 503 first."""
+    """So many requests are answered first as a proxy does that reaches nobody: with 503, and words that are not XML."""
     asked: list[str] = field(default_factory=list)
 
     def answer(self, path: str, headers: Message, form: str) -> tuple[int, Any]:
@@ -44,7 +45,7 @@ class Tokens:
         self.asked.append(f"{path} {form}")
         if self.fails:
             self.fails -= 1
-            return 503, ""
+            return 503, "no healthy upstream"
         if found := self.of_aws(path, headers, form):
             return found
         if "/service-accounts/" in path and "/token" not in path:
@@ -153,6 +154,7 @@ def a_pod_without_keys(authority: Authority, tmp_path: Path, monkeypatch: pytest
     for name in list(os.environ):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "GCE_", "CLOUDSDK_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folders.cache().parent))  # the servers are made once, not for each HOME
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.root))
