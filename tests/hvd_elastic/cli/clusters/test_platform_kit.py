@@ -66,6 +66,8 @@ def test_the_same_options_write_the_same_files_and_fewer_options_fewer(tmp_path:
         (("--quota", "serving=4"), {"--allow"}),
         (("--allow", "serving/", "--preemptible", "=many"), {"--allow", "--preemptible"}),
         (("--label", "release"), {"--label"}),
+        (("--queue-gpus", "many"), {"--queue-gpus"}),
+        (("--queue-gpus", "14:2:gpu"), {"--queue-gpus"}),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_written(
