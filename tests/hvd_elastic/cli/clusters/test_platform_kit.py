@@ -28,7 +28,7 @@ def test_the_names_are_all_the_files_that_are_there(tmp_path: Path) -> None:
 def test_for_people_and_for_machines(tmp_path: Path) -> None:
     out, _ = run(str(tmp_path), "--with", "alerts", "-o", "json")
     rows = {row["part"]: row for row in json.loads(out)}
-    assert rows["priorityclasses"]["objects"] == 3
+    assert rows["priorityclasses"]["objects"] == 4
     assert [rows[part]["applied"] for part in ("alerts", "dashboard")] == ["yes", "where it is named"]
     out, err = run(str(tmp_path))
     assert out.splitlines()[0].split() == ["PART", "FILE", "OBJECTS", "APPLIED", "FOR"]

@@ -69,7 +69,7 @@ def test_names_and_values_can_be_redefined() -> None:
 def test_what_is_wrong() -> None:
     assert problems("--inference", "system-x=1", "--preserved", "a=many", "--global-default", "b") == {
         "classes[0].name",
-        "classes[0].value",
+        "classes[1].value",
         "--preserved",
         "--global-default",
     }

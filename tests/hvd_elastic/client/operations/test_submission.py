@@ -258,7 +258,7 @@ QUEUE = {"system": "kueue", "name": "research"}
 def serve_kueue(cluster: JobsCluster, *fields: str) -> None:
     """Its ClusterQueues have these fields."""
     cluster.put("/apis", named("kueue.x-k8s.io", versions=[{"groupVersion": "kueue.x-k8s.io/v1beta2"}]))
-    spec_of_queue = {"properties": {"spec": {"properties": {field: {} for field in fields}}}}
+    spec_of_queue: Json = {"properties": {"spec": {"properties": {field: {} for field in fields}}}}
     schemas = {"io.x-k8s.kueue.v1beta2.ClusterQueue": spec_of_queue}
     cluster.objects.setdefault("/openapi/v3/apis/kueue.x-k8s.io", {})
     cluster.put("/openapi/v3/apis/kueue.x-k8s.io", named("v1beta2", components={"schemas": schemas}))
