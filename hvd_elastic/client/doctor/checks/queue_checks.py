@@ -153,7 +153,7 @@ def _floor(name: str, cluster_queue: Mapping[str, Any], facts: ClusterFacts) -> 
     keeping = [
         one["metadata"]["name"]
         for one in others
-        if _gpus(one) and (one["spec"].get("preemption") or {}).get("reclaimWithinCohort", "Never") == "Never"
+        if _lent_gpus(one) and (one["spec"].get("preemption") or {}).get("reclaimWithinCohort", "Never") == "Never"
     ]
     if keeping:
         yield warning(
@@ -162,9 +162,9 @@ def _floor(name: str, cluster_queue: Mapping[str, Any], facts: ClusterFacts) -> 
             f"kubectl patch clusterqueue {keeping[0]} --type merge "
             '-p \'{"spec":{"preemption":{"reclaimWithinCohort":"Any"}}}\'',
         )
-    lent = sum(map(_gpus, others))
+    lent = sum(map(_lent_gpus, others))
     borrows = f", and borrows up to {lent:g} in cohort {cohort}" if lent else ", and borrows none"
-    yield ok(f"{name}: training keeps {own:g} GPUs{borrows}")
+    yield ok(f"{name}: {own:g} GPUs of its own, which no other queue takes{borrows}")
 
 
 @check("groups", Fact.POD_GROUPS, Fact.VOLCANO)
@@ -177,13 +177,14 @@ def groups(facts: ClusterFacts) -> Iterator[Verdict]:
             "make it with disruptionMode: {single: {}}, which is the default",
         )
     actions = ", ".join(dict.fromkeys(match[0] for match in _GANG_ACTIONS.finditer(facts.volcano_configuration)))
-    if actions and "allowWholeBundle: false" not in facts.volcano_configuration:
+    evicts = actions if "allowWholeBundle: false" not in facts.volcano_configuration else ""
+    if evicts:
         yield warning(
-            f"Volcano's {actions} may evict a job whole, once what it has above minAvailable is not enough",
+            f"Volcano's {evicts} may evict a job whole, once what it has above minAvailable is not enough",
             "use its actions preempt and reclaim, or set allowWholeBundle: false for both "
             "(kubectl -n volcano-system edit configmap volcano-scheduler-configmap)",
         )
-    if not whole and not actions:
+    if not whole and not evicts:
         yield ok("none that is taken whole")
 
 
@@ -195,12 +196,20 @@ def _cohort(cluster_queue: Mapping[str, Any]) -> str:
 
 def _gpus(cluster_queue: Mapping[str, Any]) -> float:
     """The nominal quota of GPUs, over all flavors."""
-    return float(
-        sum(
-            quantity.parse(str(resource.get("nominalQuota", "0")))
-            for group in cluster_queue["spec"].get("resourceGroups") or ()
-            for flavor in group.get("flavors") or ()
-            for resource in flavor.get("resources") or ()
-            if is_accelerator(resource["name"])
-        )
-    )
+    return float(sum(quantity.parse(str(one.get("nominalQuota", "0"))) for one in _gpu_quotas(cluster_queue)))
+
+
+def _lent_gpus(cluster_queue: Mapping[str, Any]) -> float:
+    """Of these, what other queues may have."""
+    quotas = _gpu_quotas(cluster_queue)
+    return float(sum(quantity.parse(str(one.get("lendingLimit", one.get("nominalQuota", "0")))) for one in quotas))
+
+
+def _gpu_quotas(cluster_queue: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [
+        resource
+        for group in cluster_queue["spec"].get("resourceGroups") or ()
+        for flavor in group.get("flavors") or ()
+        for resource in flavor.get("resources") or ()
+        if is_accelerator(resource["name"])
+    ]
