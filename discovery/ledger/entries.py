@@ -86,7 +86,7 @@ class WorkerLeaving:
     uid: str
     why: Departure
     by: str = ""
-    """Of PREEMPTED: `NAMESPACE/NAME` of the pod that took its GPU, `uid:UID` if the name is not known."""
+    """Of PREEMPTED: `NAMESPACE/NAME` of the pod that took its GPU; if the name is not known, `uid:UID on node NODE`."""
     detail: str = ""
     """The words of whoever took it: a taint's key, a pod's reason, an exit code."""
     queue: str = ""

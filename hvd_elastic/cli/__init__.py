@@ -47,7 +47,7 @@ GROUPS: Final = {
         "node-groups": "Print the node groups that a job needs, with what lets them grow from no node.",
         "doctor": "Look whether a cluster has what elastic training needs, and say how to mend what is missing.",
         "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
-        "operator-role": "Print the right that the MPI Operator 0.8 lacks to resume suspended jobs.",
+        "operator-role": "Print the right that the MPI Operator 0.8 lacks to resume jobs up to Kubernetes 1.35.",
         "autoscaler": "Print what runs the autoscaler in a cluster: its rights, and a Deployment.",
         "platform-kit": "Write what a platform team sets up once for all jobs into a folder, as a kustomize base.",
         "alerts": "Print alert rules for Prometheus: stalled training, too few workers, late checkpoints, crashes.",

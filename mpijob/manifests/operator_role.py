@@ -1,8 +1,11 @@
-"""The one right that the MPI Operator 0.8 lacks: without it a suspended job is never resumed.
+"""The one right that the MPI Operator 0.8 lacks: without it a suspended job is never resumed up to Kubernetes 1.35.
 
 From 0.8.0 on the operator clears `status.startTime` of the launcher's Job before it resumes it, by an update of
 `jobs/status` (`pkg/controller/mpi_job_controller.go`, `syncHandler`). Its own ClusterRole up to 0.8.2 does not allow
 that (`manifests/base/cluster-role.yaml`). 0.6 and 0.7 do not touch the status.
+
+From Kubernetes 1.36 on the Job controller clears the time itself as it suspends a Job (`pkg/controller/job/
+job_controller.go`, feature gate MutableSchedulingDirectivesForSuspendedJobs), and the operator has nothing to update.
 
 An operator that was refused must be started again once it has the right: each event of a job that cannot be synced
 doubles the time until the next attempt, up to 1,000 s (`workqueueExponentialMaxDelay` there).

@@ -10,7 +10,6 @@ from typing import Any, Final
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from hvd_elastic.setup.platform_kit import kueue_queues
 from hvd_elastic.setup.platform_kit.kueue_queues import QueueGpus
-from testbed.cluster.operator_role import may_resume
 from testbed.cluster.site import Site
 from testbed.kube import gomodules, kueue
 from testbed.kube.kubectl import Kubectl
@@ -25,7 +24,7 @@ SERVING_CLASS: Final = "floor-pc"
 def kueue_with_queues(
     site: Site, *, gpus: int, floor: int = 0, version: str = gomodules.VERSIONS["kueue"][0]
 ) -> Iterator[None]:
-    """Kueue, both ClusterQueues, and an MPI Operator that may resume jobs. No job may be left in them at the end.
+    """Kueue and both ClusterQueues. No job may be left in them at the end.
 
     `floor`: GPUs, of all, that are training's own.
     """
@@ -33,8 +32,7 @@ def kueue_with_queues(
     try:
         kueue.start(machine, version)
         site.kubectl.apply(_cluster_queues(QueueGpus(serving=gpus - floor, training=floor), version))
-        with may_resume(site):
-            yield
+        yield
     finally:
         kueue.stop(machine, version)
 

@@ -21,7 +21,6 @@ from hvd_elastic.client.report.job_status import job_status
 from hvd_elastic.client.report.story import tell
 from hvd_elastic.discovery.ledger.entries import Entry, WorldChanged
 from testbed.cluster.jobs import Job
-from testbed.cluster.operator_role import may_resume
 from testbed.cluster.site import Site
 from testbed.cluster.standing import DURABLE, LAUNCHERS, SIZE, start
 from testbed.cluster.timeline import Timeline
@@ -103,12 +102,11 @@ def watched(
     spot = cluster.local().nodes["spot"]
     spot.set_gpus(cluster.kubectl, SIZE - 2)  # half of the job is on each node
     try:
-        with may_resume(cluster):
-            job = start(cluster, namespace, LAUNCHERS[seed % 2], node_labels={}, checkpoint=DURABLE, restarts=20)
-            job.wait_size(SIZE)
-            watched = WatchedLedger(job)
-            watched.wait(lambda facts: job_status(facts).size == SIZE)
-            yield watched
+        job = start(cluster, namespace, LAUNCHERS[seed % 2], node_labels={}, checkpoint=DURABLE, restarts=20)
+        job.wait_size(SIZE)
+        watched = WatchedLedger(job)
+        watched.wait(lambda facts: job_status(facts).size == SIZE)
+        yield watched
     finally:
         spot.link.set(up=True)
         spot.set_gpus(cluster.kubectl, spot.node.gpus)

@@ -8,7 +8,6 @@ import pytest
 from hvd_elastic.mpijob.contract import Role
 from testbed.cluster import object_store
 from testbed.cluster.jobs import Job
-from testbed.cluster.operator_role import may_resume
 from testbed.cluster.site import Site
 from testbed.cluster.standing import BOTH_LAUNCHERS, DURABLE, SIZE, nothing_lost, start
 from testbed.cluster.timeline import Timeline
@@ -49,34 +48,26 @@ def test_suspend_resume_and_apply_again(cluster: Site, namespace: Kubectl, timel
     wait_gone(job)
     done = job.account.steps[-1]["step"]
 
-    operator = cluster.local().daemon("mpi-operator")
-    timeline.mark("resumed, without the right")
+    back = timeline.mark("resumed")
     suspend(job, yes=False)
-    refused = "jobs/status"
-    waiting.until("the operator may not", lambda: refused in operator.tail(lines=300), within_seconds=60)
-    assert not job.pods(Role.LAUNCHER), "this operator needs no help any more: operator-role may go"
-    with may_resume(cluster):
-        # Each event of a job that cannot be synced doubles the time until the operator tries again, up to 1,000 s.
-        cluster.local().restart_mpi_operator()
-        back = timeline.mark("the operator has the right")
-        job.wait_size(SIZE, since=back)
-        again = job.account.since(back).steps[0]["step"]
-        assert again <= done + 1
-        assert not job.account.skipped()
+    job.wait_size(SIZE, since=back)
+    again = job.account.since(back).steps[0]["step"]
+    assert again <= done + 1
+    assert not job.account.skipped()
 
-        timeline.mark("suspended and resumed at once")
-        suspend(job, yes=True)
-        suspend(job, yes=False)
-        back = timeline.mark("resumed")
-        job.wait_size(SIZE, since=back)
+    timeline.mark("suspended and resumed at once")
+    suspend(job, yes=True)
+    suspend(job, yes=False)
+    back = timeline.mark("resumed")
+    job.wait_size(SIZE, since=back)
 
-        timeline.mark("deleted and applied again")
-        namespace("delete", "mpijob", job.name, "--wait=true")
-        waiting.until("its pods are gone", lambda: not running(job, Role.WORKER), within_seconds=60, seen=job.describe)
-        namespace("apply", "-f", str(job.shared / "manifests.yaml"))
-        back = timeline.mark("applied again")
-        job.wait_size(SIZE, since=back)
-        assert not job.account.skipped()
+    timeline.mark("deleted and applied again")
+    namespace("delete", "mpijob", job.name, "--wait=true")
+    waiting.until("its pods are gone", lambda: not running(job, Role.WORKER), within_seconds=60, seen=job.describe)
+    namespace("apply", "-f", str(job.shared / "manifests.yaml"))
+    back = timeline.mark("applied again")
+    job.wait_size(SIZE, since=back)
+    assert not job.account.skipped()
 
 
 @pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
@@ -95,11 +86,9 @@ def test_the_last_checkpoint_may_take_its_time(
             assert running(job, Role.LAUNCHER)
         timeline.mark("the store is fast again")
         wait_gone(job)
-        with may_resume(cluster):
-            cluster.local().restart_mpi_operator()
-            back = timeline.mark("resumed")
-            suspend(job, yes=False)
-            job.wait_size(SIZE, since=back)
+        back = timeline.mark("resumed")
+        suspend(job, yes=False)
+        job.wait_size(SIZE, since=back)
         nothing_lost(job.account)
 
 

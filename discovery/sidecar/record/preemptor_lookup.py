@@ -1,23 +1,16 @@
-"""Who preempted a worker: the scheduler's Event on it.
+"""Who preempted a worker, by the Events and pods of the job's own namespace."""
 
-kube-scheduler 1.34 writes it after the deletion, in the victim's namespace (`pkg/scheduler/framework/preemption/
-preemption.go`): reason `Preempted`, note `Preempted by pod UID on node NODE`, and the preemptor as `related`
-(`client-go/tools/events/event_recorder.go`), which the core API shows as well. The note names a UID only.
-"""
-
+import contextlib
 import logging
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final
 
-from hvd_elastic.discovery.kube.api_server import ApiServer, ApiStatusError
+from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError
 from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
+from hvd_elastic.discovery.ledger.preemptor import UnnamedPreemptor, preemptor
 from hvd_elastic.discovery.sidecar.resource_watcher import REFUSED
 
 log = logging.getLogger(__name__)
-
-_NOTE: Final = re.compile(r"Preempted by (?:pod )?(\S+)")
 
 
 class PreemptorLookup:
@@ -26,19 +19,19 @@ class PreemptorLookup:
     def __init__(self, server: ApiServer, place: MPIJobPlace, *, clock: Callable[[], float]) -> None:
         """`clock` must not jump."""
         self._server, self._clock = server, clock
-        self._path = f"{place.core}/events"
+        self._events, self._pods = f"{place.core}/events", f"{place.core}/pods"
         self._refusals = 0
         """In a row: jobs that an older version generated may not list Events."""
         self.next_try = 0.0
         """When Events may be asked for again."""
 
     def find(self, uid: str) -> str:
-        """Who preempted the pod: `NAMESPACE/NAME` or `uid:UID`; empty if nobody says so yet. Raises ApiError."""
+        """Who preempted the pod, as `WorkerLeaving.by`; empty if nobody says so yet. Raises ApiError."""
         if self._clock() < self.next_try:
             return ""
         query = {"fieldSelector": f"involvedObject.uid={uid},reason=Preempted", "limit": "5"}
         try:
-            events = self._server.get(self._path, query)["items"]
+            events = self._server.get(self._events, query)["items"]
         except ApiStatusError as error:
             if error.status not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
                 raise
@@ -47,21 +40,18 @@ class PreemptorLookup:
         if self._refusals:
             self._refusals = 0
             log.info("Events may be listed again")
-        return next(filter(None, map(preemptor, events)), "")
+        by = next(filter(None, map(preemptor, events)), "")
+        unnamed = UnnamedPreemptor.of(by)
+        return self._named(unnamed) or by if unnamed else by
+
+    def _named(self, unnamed: UnnamedPreemptor) -> str:
+        """Its name, if it is one of this namespace. Who may see others asks for them: `status` and `events`."""
+        with contextlib.suppress(ApiError):
+            return unnamed.named(lambda selector: self._server.get(self._pods, {"fieldSelector": selector})["items"])
+        return ""
 
     def _note_refusal(self, error: ApiStatusError) -> None:
         if not self._refusals:
             log.info("who preempts workers is not known, which is tried again every few minutes: %s", error)
         self._refusals += 1
         self.next_try = self._clock() + REFUSED.ceiling(self._refusals)
-
-
-def preemptor(event: Mapping[str, Any]) -> str:
-    """The preemptor that an Event names, as `NAMESPACE/NAME` or `uid:UID`; empty if it names none."""
-    related = event.get("related") or {}
-    if related.get("name"):
-        return f"{related.get('namespace') or ''}/{related['name']}".lstrip("/")
-    named = _NOTE.match(event.get("message") or "")
-    if named is None:
-        return ""
-    return named[1] if "/" in named[1] else f"uid:{named[1]}"

@@ -82,7 +82,6 @@ class FactReader:
         slices, classes = ask(Fact.CLAIMED_DEVICES, self._claimed_devices, nothing)
         return replace(
             self.read_operators(),
-            version=str(version.body.get("gitVersion", "")),
             today=(version.time or now).date(),
             clock_offset_seconds=offset,
             nodes=listed(Fact.NODES, "/api/v1/nodes"),
@@ -125,6 +124,7 @@ class FactReader:
         accounts = operator_accounts(roles, bindings)
         return ClusterFacts(
             namespace=self._namespace,
+            version=self._ask(Fact.VERSION, lambda: str(self._cluster.get("/version").get("gitVersion", "")), ""),
             deployments=self._listed(Fact.DEPLOYMENTS, "/apis/apps/v1/deployments"),
             cluster_roles=roles,
             cluster_role_bindings=bindings,

@@ -1,6 +1,7 @@
 """Everything that the cluster knows of one job, read at one time. Nothing here judges."""
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from hvd_elastic.client.report.untold_end import untold_end
 from hvd_elastic.client.report.words.cause_words import lacks_taints
 from hvd_elastic.discovery.ledger.entries import Entry, WorkerLeaving, from_lines
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.discovery.ledger.preemptor import UnnamedPreemptor, preemptor
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
@@ -48,6 +50,9 @@ _LOG_BYTES: Final = 1 << 20
 _LOG_SECONDS: Final = 10.0
 _MOST_ASKED: Final = 8
 """Missing workers that are looked for by their names, Workloads of workers in a queue, and of what took GPUs."""
+
+_PREEMPTOR_SECONDS: Final = 3600.0
+"""So long a pod is looked for that has taken a worker's GPUs: as long as Events are kept."""
 
 _MOST_WORKERS: Final = 100_000
 """As many as a description may ask for. Anyone may write two thousand million into an MPIJob."""
@@ -177,7 +182,7 @@ class JobFactReader:
             facts = replace(facts, events=self._ask(lambda: self._events(path, name), ()))
         elif facts.lacks_pods:
             facts = replace(facts, events=self._ask(lambda: self._makers_events(path, name), ()))
-        return replace(facts, unreadable=tuple(sorted(self._unreadable)))
+        return replace(self._with_named_preemptors(facts), unreadable=tuple(sorted(self._unreadable)))
 
     def read_record(self, job: Json, now: float) -> JobFacts:
         """What tells what a job has held: its ledger and its pods. Raises ClusterError.
@@ -277,7 +282,7 @@ class JobFactReader:
         uids = dict.fromkeys(entry.by.removeprefix("uid:") for entry in taken[-_MOST_ASKED:])
         with contextlib.suppress(ForbiddenError, NotFoundError):
             found = self._workloads_of("", uids)
-            return told and tuple(_named(entry, found) for entry in told)
+            return told and tuple(_named_in_queue(entry, found) for entry in told)
         return told
 
     def _queue_position(self, here: str, mpijob: Json, workload: Json) -> int | None:
@@ -306,6 +311,28 @@ class JobFactReader:
             event for event in self._cluster.list(path) if mine.fullmatch(event["involvedObject"].get("name") or "")
         )
 
+    def _with_named_preemptors(self, facts: JobFacts) -> JobFacts:
+        """With the names of pods that took a worker's GPUs lately, where the sidecar could not see them."""
+        entries = [one for one in facts.ledger or () if isinstance(one, WorkerLeaving)]
+        lately = {one.by for one in entries if one.unix > facts.now - _PREEMPTOR_SECONDS}
+        unnamed = {by: pod for by in lately | set(map(preemptor, facts.events)) if (pod := UnnamedPreemptor.of(by))}
+        pods = functools.cache(lambda selector: self._pods_anywhere(facts.namespace, selector))
+        names = {by: name for by, pod in list(unnamed.items())[:_MOST_ASKED] if (name := pod.named(pods))}
+        if not names:
+            return facts
+        return replace(
+            facts,
+            ledger=facts.ledger and tuple(_named(entry, names) for entry in facts.ledger),
+            events=tuple(_related(event, names.get(preemptor(event), "")) for event in facts.events),
+        )
+
+    def _pods_anywhere(self, namespace: str, selector: str) -> tuple[Json, ...]:
+        """Of all namespaces, if the caller may list them."""
+        for path in ("/api/v1/pods", f"/api/v1/namespaces/{namespace}/pods"):
+            with contextlib.suppress(ForbiddenError):
+                return tuple(self._cluster.list(path, fieldSelector=selector))
+        return ()
+
     def _makers_events(self, path: str, name: str) -> tuple[Json, ...]:
         """Of the objects whose Events say why a pod was not made."""
         return tuple(
@@ -329,12 +356,24 @@ def _with_end(told: tuple[Entry, ...] | None, pods: Iterable[Json], job: Json) -
     return (*told, *untold_end(told, launchers, job)) if told else told
 
 
-def _named(entry: Entry, workloads: Mapping[str, Json]) -> Entry:
+def _named_in_queue(entry: Entry, workloads: Mapping[str, Json]) -> Entry:
     if not (isinstance(entry, WorkerLeaving) and (workload := workloads.get(entry.by.removeprefix("uid:")))):
         return entry
     meta = workload["metadata"]
     owner = next((one["name"] for one in meta.get("ownerReferences") or ()), meta["name"])
     return replace(entry, by=f"{meta['namespace']}/{owner}")
+
+
+def _named(entry: Entry, names: Mapping[str, str]) -> Entry:
+    return replace(entry, by=names.get(entry.by, entry.by)) if isinstance(entry, WorkerLeaving) else entry
+
+
+def _related(event: Json, name: str) -> Json:
+    """As the scheduler wrote it up to Kubernetes 1.35."""
+    if not name:
+        return event
+    namespace, _, pod = name.partition("/")
+    return {**event, "related": {"kind": "Pod", "namespace": namespace, "name": pod}}
 
 
 def _is_strange(pod: Json, owner: str) -> bool:

@@ -18,6 +18,7 @@ from hvd_elastic.client.report.words.cause_words import (
 )
 from hvd_elastic.client.report.words.time_words import event_time
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving, WorldChanged
+from hvd_elastic.discovery.ledger.preemptor import preemptor
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import LABEL_FLOOR, LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
 from hvd_elastic.system.untrusted_values import decimal_count, whole_number
@@ -211,26 +212,20 @@ class _PastPods:
 
 
 def preemptions_in(events: Iterable[Json]) -> list[WorkerLeaving]:
-    """What the scheduler's Events say, oldest first: the message has a UID only, `related` the pod.
-
-    Each victim once: until its end it may fall to other pods too. Source: Kubernetes 1.34,
-    `pkg/scheduler/framework/preemption/preemption.go`.
-    """
+    """What the scheduler's Events say, oldest first. Each victim once: until its end it may fall to other pods too."""
     told = sorted((_preemption(event) for event in events if event.get("reason") == "Preempted"), key=_time)
     first = {leaving.uid: leaving for leaving in reversed(told)}
     return sorted(first.values(), key=_time)
 
 
 def _preemption(event: Json) -> WorkerLeaving:
-    related, victim = event.get("related") or {}, event["involvedObject"]
-    by = "/".join(filter(None, (related.get("namespace"), related.get("name"))))
-    uid = str(event.get("message") or "").removeprefix("Preempted by pod ").partition(" ")[0]
+    victim = event["involvedObject"]
     return WorkerLeaving(
         unix=event_time(event),
         pod=str(victim.get("name") or ""),
         uid=str(victim.get("uid") or ""),
         why=Departure.PREEMPTED,
-        by=by or f"uid:{uid}",
+        by=preemptor(event),
     )
 
 

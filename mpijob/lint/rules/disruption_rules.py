@@ -273,11 +273,11 @@ def taken_launcher_spends_restarts(job: LintedJob) -> Iterator[Violation]:
     "HE608",
     "suspend-needs-right",
     Severity.INFO,
-    why="The MPI Operator from 0.8.0 to 0.8.2 clears the start time of the launcher's Job before it resumes it, and "
-    "its own ClusterRole does not let it update `jobs/status`. A job that was suspended never gets a launcher again: "
-    "its workers run and hold their GPUs. Kueue suspends every job whose label names a queue.",
+    why="Up to Kubernetes 1.35 the MPI Operator from 0.8.0 to 0.8.2 has to clear the start time of the launcher's Job "
+    "before it resumes it, and its own ClusterRole does not let it update `jobs/status`. A job that was suspended "
+    "never gets a launcher again: its workers run and hold their GPUs. Kueue suspends a whole job in its queue.",
     fix="Once per cluster: `hvd-elastic operator-role | kubectl apply -f -`, then restart the operator. If the cluster "
-    "has it, or another operator, silence the rule and give that reason; `hvd-elastic doctor` looks.",
+    "has it, a later version, or another operator, silence the rule and give that reason; `hvd-elastic doctor` looks.",
     part=ManifestPart.JOB,
     bad="spec: {runPolicy: {suspend: true}}",
     good="spec: {runPolicy: {suspend: null}}",

@@ -4,6 +4,7 @@ import re
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
+from hvd_elastic.client.connection.server_version import RESUMING_MINOR, minor
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Level, Verdict, check, error, ok, warning
 from hvd_elastic.client.doctor.operators import arguments, images, operators, release_of
@@ -105,15 +106,24 @@ def _restart_words(facts: ClusterFacts) -> str:
     return "restart the operator"
 
 
-@check("suspend-and-resume", Fact.DEPLOYMENTS, Fact.CLUSTER_ROLES, Fact.CLUSTER_ROLE_BINDINGS, Fact.RESUME_RIGHTS)
+@check(
+    "suspend-and-resume",
+    Fact.VERSION,
+    Fact.DEPLOYMENTS,
+    Fact.CLUSTER_ROLES,
+    Fact.CLUSTER_ROLE_BINDINGS,
+    Fact.RESUME_RIGHTS,
+)
 def resume(facts: ClusterFacts) -> Iterator[Verdict]:
-    """The MPI Operator 0.8.0 to 0.8.2 lacks the right to resume a job: see `mpijob.manifests.operator_role`."""
+    """The MPI Operator 0.8.0 to 0.8.2 lacks a right to resume jobs up to Kubernetes 1.35: see `operator_role`."""
     for account, deployment in operators(facts):
         release = release_of(deployment)
         if facts.resume_rights.get(account):
             yield ok(f"{account} may update jobs/status")
         elif release and release < (0, 8):
             yield ok(f"{account} is {release[0]}.{release[1]}, which needs no jobs/status")
+        elif minor(facts.version) >= RESUMING_MINOR:
+            yield ok(f"{account} needs no jobs/status on {facts.version}")
         else:
             restart = (
                 f"; kubectl -n {account.namespace} rollout restart deployment {deployment['metadata']['name']}"

@@ -35,6 +35,7 @@ from hvd_elastic.discovery.ledger.history import stall_history, world_history
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.discovery.ledger.preemptor import preemptor
 from hvd_elastic.discovery.rules import operator_lag
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
 from hvd_elastic.discovery.sidecar.record import (
@@ -46,7 +47,7 @@ from hvd_elastic.discovery.sidecar.record import (
 )
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerRefusedError, LedgerStore, LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.record.ledger_writer import LedgerWriter
-from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup, preemptor
+from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup
 from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublisher
 from hvd_elastic.discovery.sidecar.record.worker_inquiry import WorkerInquiry
 from hvd_elastic.discovery.sidecar.resource_watcher import REFUSED
@@ -303,13 +304,30 @@ def test_names_who_preempted_a_worker(cluster: KubeApi, start: Start, workers: W
     ("event", "by"),
     [
         ({"related": {"namespace": "team", "name": "web-1"}, "message": "Preempted by pod u on node n"}, "team/web-1"),
-        ({"message": "Preempted by pod 0f-1 on node n"}, "uid:0f-1"),
+        ({"message": "Preempted by pod 0f-1 on node n"}, "uid:0f-1 on node n"),
+        ({"message": "Preempted by podgroup 0f-1 on node n"}, "uid:0f-1 on node n"),
+        ({"message": "Preempted by pod 0f-1 on node n,spec.nodeName!=n"}, "uid:0f-1 on node n"),
+        ({"message": "Preempted by pod 0f-1"}, "uid:0f-1"),
         ({"message": "Preempted by team/web-1 on node n"}, "team/web-1"),
         ({"message": None}, ""),
     ],
 )  # fmt: skip
 def test_who_an_event_names(event: dict[str, Any], by: str) -> None:
     assert preemptor(event) == by
+
+
+@pytest.mark.parametrize("placed", [{"status": {"nominatedNodeName": "node-a"}}, {"spec": {"nodeName": "node-a"}}])
+@pytest.mark.parametrize(("uid", "by"), [("web-uid", "default/web-1"), ("other", "uid:web-uid on node node-a")])
+def test_a_preemptor_of_the_own_namespace_is_named_by_its_uid(
+    cluster: KubeApi, placed: dict[str, Any], uid: str, by: str
+) -> None:
+    """From Kubernetes 1.36 on, whose Events have no `related`."""
+    cluster.put(PODS, {"metadata": {"name": "web-1", "namespace": "default", "uid": uid}, **placed})
+    cluster.create(EVENTS, {
+        "metadata": {"generateName": "job-worker-1."}, "involvedObject": {"uid": "uid-job-1"}, "reason": "Preempted",
+        "message": "Preempted by pod web-uid on node node-a",
+    })  # fmt: skip
+    assert PreemptorLookup(ApiServer(cluster.access()), PLACE, clock=lambda: 0.0).find("uid-job-1") == by
 
 
 @pytest.mark.parametrize("code", [401, 403])
@@ -331,7 +349,7 @@ def test_events_that_may_not_be_listed_are_asked_for_ever_less_often(
     assert [lookup.find("uid") for _ in range(1000)] == [""] * 1000
     assert len(cluster.requests) < 20
     cluster.fault = lambda request: None
-    assert "uid:other" in [lookup.find("uid") for _ in range(int(REFUSED.most_seconds))]
+    assert "uid:other on node node-a" in [lookup.find("uid") for _ in range(int(REFUSED.most_seconds))]
     said = [record.message for record in caplog.records]
     assert len(said) == 2
     assert "is not known, which is tried again every few minutes: HTTP 40" in said[0]

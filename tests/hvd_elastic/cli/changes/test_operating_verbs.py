@@ -250,6 +250,9 @@ def test_resume_warns_of_a_right_only_if_it_is_lacking(cluster: JobsCluster) -> 
 
     cluster.fault = fault
     assert "if workers run and no launcher comes" in resumed()
+    cluster.fault = lambda request: None
+    cluster.answers["/version"] = lambda _request: {"gitVersion": "v1.36.5"}
+    assert "operator-role" not in resumed()
 
 
 def test_scale_asks_where_kueue_would_restart_the_job(cluster: JobsCluster) -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from hvd_elastic.cli import cli
 from hvd_elastic.cli.inspection.status import command as status_verb
 from hvd_elastic.client.report.job_state import JobState
-from hvd_elastic.discovery.ledger.entries import RecordLost
+from hvd_elastic.discovery.ledger.entries import Departure, RecordLost, WorkerLeaving
 from testbed.kube_api import EVENTS, JOBS, PODS, KubeApi, Request, Status
 from tests.hvd_elastic.client.report.objects import (
     ALL_JOBS,
@@ -32,6 +32,8 @@ from tests.hvd_elastic.client.report.objects import (
 )
 
 pytestmark = pytest.mark.usefixtures("cluster")
+
+ALL_PODS = "/api/v1/pods"
 
 
 def call(*words: str) -> Result:
@@ -75,6 +77,33 @@ def test_status_in_other_forms(training: KubeApi, output: str) -> None:
             assert said == "mpijob.kubeflow.org/train\n"
         case _:
             assert "train-worker-0 training on node-a" in said
+
+
+@pytest.mark.parametrize("has_ledger", [True, False])
+@pytest.mark.parametrize(("allowed", "who"), [(True, "inference/web-1"), (False, "uid:3c1f on node node-a")])
+def test_a_preemptor_that_the_sidecar_could_not_name_is_looked_for(
+    training: KubeApi, *, has_ledger: bool, allowed: bool, who: str
+) -> None:
+    """From Kubernetes 1.36 on the scheduler's Events have a UID alone, and the sidecar sees its own namespace."""
+
+    def fault(request: Request) -> None:
+        if request.path == ALL_PODS and not allowed:
+            raise Status(403)
+
+    left, by = time.time() - 60, "uid:3c1f on node node-a"
+    gone = WorkerLeaving(unix=left, pod="train-worker-2", uid="old-2", why=Departure.PREEMPTED, by=by)
+    if has_ledger:
+        training.put(CONFIG_MAPS, ledger_map([*LEDGER[:4], gone]))
+    else:
+        training.remove(CONFIG_MAPS, "train-ledger")
+    victim = {"kind": "Pod", "name": "train-worker-2", "uid": "old-2"}
+    training.put(EVENTS, {**preempted_event(unix=left), "related": None, "involvedObject": victim})
+    web = {"name": "web-1", "namespace": "inference", "uid": "3c1f"}
+    training.objects[ALL_PODS] = {}
+    training.put(ALL_PODS, {"metadata": web, "spec": {"nodeName": "node-a"}})
+    training.fault = fault
+    assert f"preempted by {who}" in call("status", "train").output
+    assert f"preempted by {who}" in call("events", "train").output
 
 
 def test_every_state_can_be_waited_for() -> None:

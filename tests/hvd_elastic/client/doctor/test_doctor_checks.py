@@ -404,7 +404,12 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             Level.WARNING,
             "w-0: below the floor of the job, and on a spot node",
         ),
-        (replace(SOUND, resume_rights={OPERATOR: False}), "suspend-and-resume", Level.WARNING, "jobs/status"),
+        (
+            replace(SOUND, version="v1.35.4", resume_rights={OPERATOR: False}),
+            "suspend-and-resume",
+            Level.WARNING,
+            "jobs/status",
+        ),
         (replace(SOUND, nodes=[node(spot=True)]), "launcher-nodes", Level.WARNING, "spot node"),
         (replace(SOUND, nodes=[node(gpus=0)]), "gpus", Level.ERROR, "none of 1 nodes offers"),
         (
@@ -479,7 +484,9 @@ def test_what_is_wrong_is_said(facts: ClusterFacts, check: str, level: Level, ev
 @pytest.mark.parametrize(
     "facts",
     [
-        replace(SOUND, deployments=[operator("mpioperator/mpi-operator:0.6.0")], resume_rights={OPERATOR: False}),
+        replace(SOUND, deployments=[operator("mpioperator/mpi-operator:0.6.0")], resume_rights={OPERATOR: False},
+                version="v1.35.4"),
+        replace(SOUND, resume_rights={OPERATOR: False}),
         replace(SOUND, daemon_sets=[daemon_set("aws-node", "aws-node", "aws-eks-nodeagent")]),
         replace(SOUND, deployments=[operator("x:0.8.2", "--gang-scheduling=volcano")], crds={
             **SOUND.crds, "podgroups.scheduling.volcano.sh": {}}),
