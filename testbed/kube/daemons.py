@@ -61,7 +61,7 @@ class Daemon:
         """Tell whether the very process that was started is there: its number and its start time agree."""
         with contextlib.suppress(OSError, ValueError):
             pid, started = self._pidfile.read_text().split()
-            return _started(int(pid)) == started and _status(int(pid)) != "Z"
+            return _started(int(pid)) == started and not _has_ended(int(pid))
         return False
 
     def processes(self) -> list[int]:
@@ -174,5 +174,7 @@ def _started(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 
-def _status(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def _has_ended(pid: int) -> bool:
+    """A killed one is a zombie while other threads of it still hold its files and ports."""
+    status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return status == "Z" and len([*Path(f"/proc/{pid}/task").iterdir()]) == 1
