@@ -13,6 +13,7 @@ from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.doctor.diagnosis import Diagnosis, Level
 from hvd_elastic.client.doctor.examination import examine
 from hvd_elastic.client.doctor.fact_reader import FactReader
+from testbed.cluster import jobs
 from testbed.cluster.site import Site, make_namespace, remove_namespace
 from testbed.kube import waiting
 from testbed.kube.errors import ClusterError
@@ -29,6 +30,7 @@ KNOWN = {("network-policies", Level.WARNING)}
 
 @pytest.fixture(scope="module")
 def here(cluster: Site) -> Iterator[Kubectl]:
+    jobs.priority_classes(cluster)
     yield make_namespace(cluster, "doctor")
     remove_namespace(cluster, "doctor")
 
