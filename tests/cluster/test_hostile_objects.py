@@ -1,12 +1,20 @@
 """What one tenant may store on a real API server ends neither an administrator's `list -A` nor the autoscaler."""
 
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from hvd_elastic.client.object_reading import ObjectReading
+from hvd_elastic.client.report.job_list import listed
+from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, GpuPod
+from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_AUTOSCALER,
     ANNOTATION_SPEC,
@@ -62,6 +70,33 @@ def test_a_pod_that_no_node_can_hold_ends_no_turn(cluster: Site, namespace: Kube
     taken = run(namespace, "autoscale", "--dry-run", "-o", "json")
     assert taken.returncode == 0, taken.stderr
     assert "Traceback" not in taken.stderr
+
+
+READERS: dict[str, tuple[Callable[[Any], object], ...]] = {
+    "nodes": (lambda one: GpuNode.from_json(one, GPU_RESOURCE),),
+    "pods": (GpuPod.each_from_json, PodView.from_json),
+    "mpijobs": (lambda one: listed(one, time.time()), AutoscaledJob.from_json, JobView.from_json),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_whatever_is_altered_in_a_real_object_it_is_read_or_left_out(
+    cluster: Site, namespace: Kubectl, kind: str
+) -> None:
+    """With all that the API server, the kubelet and the controllers write into one."""
+    waits = pods.pod("waits", image=cluster.image, selector={"no": "node"}, command=["sleep", "1"])
+    waits["spec"]["containers"][0]["resources"]["limits"][GPU_RESOURCE] = "1"
+    namespace.apply([mpijob(cluster, namespace, "good"), waits])
+    objects = cluster.kubectl.list(kind, everywhere=True)
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=[*HealthCheck], database=None)
+    @given(st.sampled_from(objects).flatmap(hostile_values.altered))
+    def read(one: object) -> None:
+        for reader in READERS[kind]:
+            list(ObjectReading(kind, lambda words: None).each([one], reader))  # type: ignore[list-item]
+
+    assert objects
+    read()
 
 
 def test_what_the_cluster_has_can_be_read(cluster: Site) -> None:
