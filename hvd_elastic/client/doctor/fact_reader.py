@@ -79,7 +79,7 @@ class FactReader:
         nothing: tuple[list[Json], list[Json]] = ([], [])
         slices, classes = ask(Fact.CLAIMED_DEVICES, self._claimed_devices, nothing)
         return replace(
-            self.read_operators(),
+            self._operators(str(version.body.get("gitVersion", ""))),
             today=(version.time or now).date(),
             clock_offset_seconds=offset,
             nodes=listed(Fact.NODES, "/api/v1/nodes"),
@@ -111,12 +111,16 @@ class FactReader:
 
     def read_operators(self) -> ClusterFacts:
         """Who drives MPIJobs, and whether it may resume one. Raises ClusterError."""
+        version = self._ask(Fact.VERSION, lambda: str(self._cluster.get("/version").get("gitVersion", "")), "")
+        return self._operators(version)
+
+    def _operators(self, version: str) -> ClusterFacts:
         roles = {one["metadata"]["name"]: one for one in self._listed(Fact.CLUSTER_ROLES, f"{_RBAC}/clusterroles")}
         bindings = self._listed(Fact.CLUSTER_ROLE_BINDINGS, f"{_RBAC}/clusterrolebindings")
         accounts = operator_accounts(roles, bindings)
         return ClusterFacts(
             namespace=self._namespace,
-            version=self._ask(Fact.VERSION, lambda: str(self._cluster.get("/version").get("gitVersion", "")), ""),
+            version=version,
             deployments=self._listed(Fact.DEPLOYMENTS, "/apis/apps/v1/deployments"),
             cluster_roles=roles,
             cluster_role_bindings=bindings,
