@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hvd_elastic.mpijob.contract import ENV_DATA
 from hvd_elastic.staging import stage_marker
@@ -21,8 +21,10 @@ from hvd_elastic.staging.progress_line import StageProgress
 from hvd_elastic.staging.source_manifest import STATE_FOLDER, SourceManifest
 from hvd_elastic.staging.stage_errors import StageError
 from hvd_elastic.staging.stage_marker import RearrangedMarker, SuccessMarker
-from hvd_elastic.stores.bucket.object_source import ObjectSource
 from hvd_elastic.system.file_system_sync import sync_file_system
+
+if TYPE_CHECKING:
+    from hvd_elastic.stores.data_set.object_source import ObjectSource
 
 _RECORDS_FILE: Final = "records.jsonl"
 _INCOMING_FOLDER: Final = "incoming"
@@ -56,16 +58,20 @@ def stage(
     """Copy everything below `source_url` into `folder`, then run `rearrange` on it once.
 
     Args:
-        source_url: `s3://bucket/prefix`.
+        source_url: `s3://bucket/prefix`, `gs://bucket/prefix`, a container of Azure as in a checkpoint's URL, or
+            `https://host/folder/list.tsv` (`url_list.py`).
         folder: is made if it does not exist. A second process that stages into it waits for the first one's end.
-        endpoint: URL of an S3 service other than AWS's.
+        endpoint: URL of another service than the cloud's own.
         threads: ranges and small objects that are read at once.
         range_bytes: larger objects are read in ranges of this size.
         rearrange: a command that runs in `folder` after the copy. It must bear being run again after it was killed.
         report: is told how far it is, one call at a time.
 
-    Raises StageError (UnusableSourceError names all keys that cannot be files) and OSError. What was copied stays.
+    Raises StageError (UnusableSourceError names all keys that cannot be files), StoreError, CheckpointUrlError and
+    OSError. What was copied stays.
     """
+    from hvd_elastic.stores.data_set.object_source import ObjectSource
+
     source = ObjectSource(source_url, endpoint=endpoint, threads=threads)
     try:
         with _lock_of(folder / STATE_FOLDER):
@@ -95,7 +101,7 @@ def _lock_of(folder: Path) -> Iterator[None]:
 
 
 def _stage(
-    source: ObjectSource,
+    source: "ObjectSource",
     folder: Path,
     *,
     threads: int,
@@ -129,7 +135,7 @@ def _finished(folder: Path, url: str, manifest: SourceManifest, command: Sequenc
 
 
 def _copy(
-    source: ObjectSource,
+    source: "ObjectSource",
     manifest: SourceManifest,
     folder: Path,
     *,

@@ -20,8 +20,8 @@ class SuccessMarker:
     digest: str
     """Of the source's manifest."""
     unverified: int
-    """Of those that the last run read: objects whose ETag says nothing of their bytes (SSE-KMS, SSE-C, uneven parts).
-    Their size and version were checked."""
+    """Of those that the last run read: objects of whose bytes the store says nothing. Their size and version were
+    checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

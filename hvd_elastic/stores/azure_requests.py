@@ -10,7 +10,8 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from azure.core import MatchConditions
@@ -21,11 +22,16 @@ from azure.identity import DefaultAzureCredential
 from azure.storage.blob import BlobBlock, ContainerClient
 from requests import Session
 
-from hvd_elastic.stores import bounded_transport
+from hvd_elastic.stores import bounded_transport, object_requests
 from hvd_elastic.stores.errors import CorruptError, StoreError
-from hvd_elastic.stores.object_requests import ConditionError
+from hvd_elastic.stores.object_requests import ConditionError, ListedObject
 from hvd_elastic.stores.retry import TransientError, no_answer, no_credentials, refusal
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
+from hvd_elastic.stores.stored_digest import StoredDigest
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import AzureCredential, AzureStore
 
 _ADVICE: Final = {
     401: "the credentials are not taken: see docs/checkpoints.md on what a pod needs",
@@ -36,6 +42,7 @@ _REFUSED_CONDITIONS: Final = frozenset({"BlobAlreadyExists", "ConditionNotMet", 
 _MISSING: Final = frozenset({"BlobNotFound", "ResourceNotFound"})
 _WHOLE_RANGE_BYTES: Final = 1 << 30
 """A range of up to this is read by one request."""
+_SCOPE: Final = "https://storage.azure.com/.default"
 
 
 @contextmanager
@@ -74,13 +81,16 @@ def _refused(what: str, error: HttpResponseError) -> Exception:
     )
 
 
+def _account(account_url: str) -> str:
+    url = urlsplit(account_url)
+    return url.path.strip("/") or url.netloc.partition(".")[0]
+
+
 def _credential(account_url: str) -> Any:
     """An account's key or signature of the environment, else an identity, whichever way this machine has one."""
-    url = urlsplit(account_url)
-    account = url.path.strip("/") or url.netloc.partition(".")[0]
     for name in ("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"):  # of Azure's command line; of fsspec and obstore
         if key := os.environ.get(name):
-            return AzureNamedKeyCredential(account, key)
+            return AzureNamedKeyCredential(_account(account_url), key)
     if signature := os.environ.get("AZURE_STORAGE_SAS_TOKEN"):
         return AzureSasCredential(signature)
     return DefaultAzureCredential()
@@ -97,12 +107,13 @@ class AzureRequests:
         """Nothing is sent. `account_url`: `https://ACCOUNT.blob.core.windows.net`."""
         self._prefix = f"{prefix}/" if prefix else ""
         self.where = f"{account_url}/{container}/{self._prefix}"
+        self._account_url, self._credential = account_url, _credential(account_url)
         self._session = Session()
         bounded_transport.mount(self._session, threads=threads)
         self._container = ContainerClient(
             account_url,
             container,
-            credential=_credential(account_url),
+            credential=self._credential,
             transport=RequestsTransport(session=self._session, session_owner=False),
             retry_total=0,
             max_single_put_size=SMALL_BYTES,
@@ -150,13 +161,48 @@ class AzureRequests:
             raise
         return str(put["etag"])
 
-    def page(self, folder: str, more: str | None) -> tuple[Sequence[str], str | None]:
-        """5000 keys at most."""
-        with translate_errors(f"{self.where}{folder}/: list"):
-            listed = self._container.list_blob_names(name_starts_with=f"{self._prefix}{folder}/")
-            pages = listed.by_page(more)
-            keys = [name.removeprefix(self._prefix) for name in next(pages, ())]
-            return keys, pages.continuation_token or None
+    def page(self, below: str, more: str | None) -> tuple[Sequence[ListedObject], str | None]:
+        """5000 objects at most, without the folders of an account with a hierarchical namespace."""
+        with translate_errors(f"{self.where}{below}: list"):
+            pages = self._container.list_blobs(self._prefix + below, include=["metadata"]).by_page(more)
+            found = [self._listed(blob) for blob in next(pages, ()) if not (blob.metadata or {}).get("hdi_isfolder")]
+            return found, pages.continuation_token or None
+
+    def _listed(self, blob: Any) -> ListedObject:
+        md5 = blob.content_settings.content_md5
+        digest = StoredDigest(algorithm="md5", value=bytes(md5)) if md5 else None
+        key = blob.name.removeprefix(self._prefix)
+        return ListedObject(key=key, size_bytes=blob.size, version=blob.etag.strip('"'), digest=digest)
+
+    def digest_of(self, one: ListedObject) -> StoredDigest | None:
+        """That of the listing."""
+        return one.digest
+
+    def bulk(self, one: ListedObject) -> "tuple[str, GetOptions]":
+        return self._prefix + one.key, {"if_match": f'"{one.version}"'}
+
+    def bulk_store(self) -> "AzureStore":
+        from obstore.store import AzureStore
+
+        authorities = bounded_transport.authorities()
+        return AzureStore(
+            self._container.container_name,
+            account_name=_account(self._account_url),
+            endpoint=self._account_url,
+            use_emulator=False,
+            skip_signature=False,
+            credential_provider=self._bulk_credential,
+            client_options=object_requests.bulk_options(self._account_url, authorities=authorities),
+            retry_config={"max_retries": 0},
+        )
+
+    def _bulk_credential(self) -> "AzureCredential":
+        if isinstance(self._credential, AzureNamedKeyCredential):
+            return {"access_key": self._credential.named_key.key, "expires_at": None}
+        if isinstance(self._credential, AzureSasCredential):
+            return {"sas_token": self._credential.signature, "expires_at": None}
+        token = self._credential.get_token(_SCOPE)
+        return {"token": token.token, "expires_at": datetime.fromtimestamp(token.expires_on, UTC)}
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:

@@ -25,9 +25,5 @@ class CorruptError(CheckpointError):
     """What was read differs from what was written, in a digest, a size or the structure."""
 
 
-class BucketError(HvdElasticError):
-    """A bucket could not be listed or read."""
-
-
-class ChangedObjectError(BucketError):
+class ChangedObjectError(StoreError):
     """An object was replaced or deleted while it was read."""

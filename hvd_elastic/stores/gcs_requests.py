@@ -13,7 +13,8 @@ import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
@@ -22,17 +23,22 @@ import google_crc32c
 from google.api_core.exceptions import GoogleAPICallError, NotFound, RequestRangeNotSatisfiable
 from google.auth.credentials import AnonymousCredentials, with_scopes_if_required
 from google.auth.exceptions import GoogleAuthError, TransportError
-from google.auth.transport.requests import AuthorizedSession
+from google.auth.transport.requests import AuthorizedSession, Request
 from google.cloud.storage import Client
 from google.cloud.storage.exceptions import DataCorruption
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from hvd_elastic.stores import bounded_transport
+from hvd_elastic.stores import bounded_transport, object_requests
 from hvd_elastic.stores.errors import CorruptError, StoreError
-from hvd_elastic.stores.object_requests import ConditionError
+from hvd_elastic.stores.object_requests import ConditionError, ListedObject
 from hvd_elastic.stores.retry import TransientError, no_answer, no_credentials, refusal
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
+from hvd_elastic.stores.stored_digest import StoredDigest
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import GCSCredential, GCSStore
 
 _SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
 _ADVICE: Final = {
@@ -158,13 +164,51 @@ class GcsRequests:
             blob.upload_from_string(data, if_generation_match=int(version or 0), checksum="crc32c", **_ONCE)
             return str(blob.generation)
 
-    def page(self, folder: str, more: str | None) -> tuple[Sequence[str], str | None]:
-        """1000 keys at most."""
-        with translate_errors(f"{self.where}{folder}/: list"):
-            wanted = {"prefix": f"{self._prefix}{folder}/", "fields": "items(name),nextPageToken"}
-            found = self._client()[0].list_blobs(self._bucket, page_token=more, **wanted, **_ONCE)
+    def page(self, below: str, more: str | None) -> tuple[Sequence[ListedObject], str | None]:
+        """1000 objects at most."""
+        with translate_errors(f"{self.where}{below}: list"):
+            wanted = "items(name,size,generation,crc32c),nextPageToken"
+            found = self._client()[0].list_blobs(
+                self._bucket, prefix=self._prefix + below, page_token=more, fields=wanted, **_ONCE
+            )
             page = next(found.pages, ())
-            return [blob.name.removeprefix(self._prefix) for blob in page], found.next_page_token
+            return [self._listed(blob) for blob in page], found.next_page_token
+
+    def _listed(self, blob: Any) -> ListedObject:
+        digest = StoredDigest(algorithm="crc32c", value=base64.b64decode(blob.crc32c)) if blob.crc32c else None
+        key = blob.name.removeprefix(self._prefix)
+        return ListedObject(key=key, size_bytes=blob.size, version=str(blob.generation), digest=digest)
+
+    def digest_of(self, one: ListedObject) -> StoredDigest | None:
+        """That of the listing."""
+        return one.digest
+
+    def bulk(self, one: ListedObject) -> "tuple[str, GetOptions]":
+        return self._prefix + one.key, {"version": one.version}
+
+    def bulk_store(self) -> "GCSStore":
+        from obstore.store import GCSStore
+
+        client, session = self._client()
+        is_plain = isinstance(session.credentials, AnonymousCredentials)
+        # Else it would unpack what is stored with `Content-Encoding: gzip` ("Transcoding of gzip-compressed files").
+        as_stored = {"Accept-Encoding": "gzip"}
+        url, authorities = client.api_endpoint, bounded_transport.authorities()
+        return GCSStore(
+            self._bucket,
+            base_url=url,
+            skip_signature=is_plain,
+            credential_provider=None if is_plain else self._credential,
+            client_options=object_requests.bulk_options(
+                client.api_endpoint, authorities=authorities, headers=as_stored
+            ),
+            retry_config={"max_retries": 0},
+        )
+
+    def _credential(self) -> "GCSCredential":
+        credentials = self._client()[1].credentials
+        credentials.before_request(Request(), "GET", "", {})  # renews them if they are about to end
+        return {"token": credentials.token, "expires_at": credentials.expiry and credentials.expiry.replace(tzinfo=UTC)}
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:

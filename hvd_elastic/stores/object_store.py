@@ -101,8 +101,8 @@ class ObjectStore:
         found: list[str] = []
         more: str | None = None
         while True:
-            page, more = self.ask(lambda more=more: self.requests.page(folder, more))  # type: ignore[misc]
-            found += page
+            page, more = self.ask(lambda more=more: self.requests.page(f"{folder}/", more))  # type: ignore[misc]
+            found += (one.key for one in page)
             if more is None:
                 return tuple(found)
 

@@ -17,7 +17,8 @@ MOST_RETRY_AFTER_SECONDS: Final = 30.0
 """A store that asks for more is asked again before: a pod may have no more time than that."""
 
 _TRANSIENT_STATUS: Final = frozenset({408, 409, 429, 500, 502, 503, 504})
-_WRONG_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
+_WRONG_CERTIFICATE: Final = ("CERTIFICATE_VERIFY_FAILED", "invalid peer certificate")
+"""Of OpenSSL, and of obstore's rustls."""
 
 
 class TransientError(StoreError):
@@ -92,5 +93,6 @@ def no_credentials(what: str, error: Exception) -> StoreError:
 
 def no_answer(what: str, error: Exception) -> StoreError:
     """The error that a broken connection, an unknown name or silence is. A wrong certificate stays so."""
-    kind = StoreError if _WRONG_CERTIFICATE in str(error) else TransientError
-    return kind(f"{what}: {error}")
+    text = str(error)
+    kind = StoreError if any(words in text for words in _WRONG_CERTIFICATE) else TransientError
+    return kind(f"{what}: {text.partition(chr(10))[0]}")

@@ -6,17 +6,24 @@ content, so each part carries `x-amz-checksum-sha256`, which the store verifies.
 """
 
 import os
+import re
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.stores import object_requests, rotated_credentials
-from hvd_elastic.stores.errors import CorruptError, StoreError
-from hvd_elastic.stores.object_requests import ConditionError
+from hvd_elastic.stores.errors import ChangedObjectError, CorruptError, StoreError
+from hvd_elastic.stores.object_requests import ConditionError, ListedObject
 from hvd_elastic.stores.retry import TransientError, no_answer, no_credentials, refusal
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
+from hvd_elastic.stores.stored_digest import CRCS, StoredDigest
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import S3Credential, S3Store
 
 DELETE_AT_ONCE: Final = 1_000
 _TRANSIENT_CODES: Final = frozenset(
@@ -30,6 +37,12 @@ _ADVICE: Final = {
     404: "create the bucket, or correct the URL",
     501: "this endpoint lacks a required part of S3: use another endpoint, or a shared file system",
 }
+_ETAG: Final = re.compile(r"([0-9a-f]{32})(?:-([0-9]+))?")
+"""MD5 of the bytes, or of the MD5s of so many parts."""
+_SCOPE: Final = re.compile(r"AWS4-\S+ Credential=[^,]+/\d{8}/(?P<region>[^/,]+)/s3/aws4_request,")
+_CREDENTIALS_LAST: Final = timedelta(minutes=9)
+"""botocore hands out credentials that are good for ten more minutes at least (credentials.py,
+`_mandatory_refresh_timeout`); obstore asks again within the last five of these (object_store, client/token.rs)."""
 
 
 @contextmanager
@@ -130,6 +143,15 @@ class S3Requests:
         self._bucket, self._clock = bucket, clock
         self._prefix = f"{prefix}/" if prefix else ""
         self.where = f"s3://{bucket}/{self._prefix}"
+        self._listed_at: tuple[str, str] | None = None
+        client.meta.events.register("before-send.s3.ListObjectsV2", self._learn)
+
+    def _learn(self, request: Any, **_: Any) -> None:
+        """Note where boto3 sends a listing, after redirects: nothing else says host, style of address and region."""
+        authorization = request.headers.get("Authorization") or b""
+        text = authorization.decode() if isinstance(authorization, bytes) else authorization
+        if scope := _SCOPE.match(text):
+            self._listed_at = request.url.partition("?")[0].rstrip("/"), scope["region"]
 
     def _send(self, what: str, call: Callable[..., Any], **arguments: object) -> Any:
         with translate_errors(f"{self.where}{what}"):
@@ -170,13 +192,84 @@ class S3Requests:
             raise
         return str(answer["ETag"])
 
-    def page(self, folder: str, more: str | None) -> tuple[Sequence[str], str | None]:
-        """1000 keys at most."""
+    def page(self, below: str, more: str | None) -> tuple[Sequence[ListedObject], str | None]:
+        """1000 objects at most."""
         follows = {"ContinuationToken": more} if more else {}
-        prefix = f"{self._prefix}{folder}/"
-        answer = self._send(f"{folder}/: list", self.client.list_objects_v2, Prefix=prefix, **follows)
-        keys = [entry["Key"].removeprefix(self._prefix) for entry in answer.get("Contents", ())]
-        return keys, answer["NextContinuationToken"] if answer.get("IsTruncated") else None
+        prefix = self._prefix + below
+        answer = self._send(f"{below}: list", self.client.list_objects_v2, Prefix=prefix, **follows)
+        found = [self._listed(entry) for entry in answer.get("Contents", ())]
+        return found, answer["NextContinuationToken"] if answer.get("IsTruncated") else None
+
+    def _listed(self, entry: Mapping[str, Any]) -> ListedObject:
+        version = entry["ETag"].strip('"')
+        etag = _ETAG.fullmatch(version)
+        digest = StoredDigest(algorithm="md5", value=bytes.fromhex(etag[1])) if etag and not etag[2] else None
+        key = entry["Key"].removeprefix(self._prefix)
+        return ListedObject(key=key, size_bytes=entry["Size"], version=version, digest=digest)
+
+    def digest_of(self, one: ListedObject) -> StoredDigest | None:
+        """Its CRC; else its ETag, unless that is none of its bytes. None also if its parts have different lengths."""
+        head = self._head(one, IfMatch=f'"{one.version}"', ChecksumMode="ENABLED")
+        for algorithm in CRCS:
+            encoded, _, parts = head.get(f"x-amz-checksum-{algorithm}", "").partition("-")
+            if encoded:
+                value = b64decode(encoded)
+                break
+        else:
+            etag = _ETAG.fullmatch(one.version)
+            by_key = head.get("x-amz-server-side-encryption", "").startswith("aws:kms")
+            if etag is None or by_key or "x-amz-server-side-encryption-customer-algorithm" in head:
+                return None
+            algorithm, value, parts = "md5", bytes.fromhex(etag[1]), etag[2]
+        if not parts:
+            return StoredDigest(algorithm=algorithm, value=value)
+        part_bytes = int(self._head(one, PartNumber=1)["content-length"])
+        is_even = part_bytes and -(-one.size_bytes // part_bytes) == int(parts)
+        return StoredDigest(algorithm=algorithm, value=value, part_bytes=part_bytes) if is_even else None
+
+    def _head(self, one: ListedObject, **options: Any) -> Mapping[str, str]:
+        try:
+            answer = self._send(f"{one.key}: look", self.client.head_object, Key=self._prefix + one.key, **options)
+        except (ConditionError, StoreError) as error:
+            if isinstance(error, ConditionError) or _is_missing(error):
+                raise ChangedObjectError(f"{self.where}{one.key}: was replaced or deleted") from error
+            raise
+        headers: Mapping[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
+        return headers
+
+    def bulk(self, one: ListedObject) -> "tuple[str, GetOptions]":
+        return self._prefix + one.key, {"if_match": f'"{one.version}"'}
+
+    def bulk_store(self) -> "S3Store":
+        from botocore.httpsession import get_cert_path
+        from obstore.store import S3Store
+
+        if self._listed_at is None:
+            raise StoreError(f"{self.where}: its listing was not signed, so its objects cannot be read")
+        url, region = self._listed_at
+        # boto3 says nowhere else which authorities it trusts: an environment variable's, a profile's, or its own.
+        authorities = get_cert_path(self.client._endpoint.http_session._verify)
+        # obstore reads the environment, and not as boto3 does: what is named here is not taken from there.
+        return S3Store(
+            aws_endpoint_url_s3=url,
+            bucket=url.rpartition("/")[2],
+            region=region,
+            virtual_hosted_style_request=True,  # the endpoint names the bucket, in either style
+            skip_signature=False,
+            s3_express=False,
+            credential_provider=self._credential,
+            client_options=object_requests.bulk_options(url, authorities=authorities),
+            retry_config={"max_retries": 0},
+        )
+
+    def _credential(self) -> "S3Credential":
+        keys = self.client._get_credentials().get_frozen_credentials()
+        return {
+            "access_key_id": keys.access_key,
+            "secret_access_key": keys.secret_key,
+            "token": keys.token,
+            "expires_at": datetime.now(UTC) + _CREDENTIALS_LAST,
+        }
 
     def delete(self, keys: Sequence[str]) -> None:
         """Up to 1000 keys per request."""
