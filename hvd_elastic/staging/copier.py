@@ -4,13 +4,12 @@ import itertools
 import os
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from hvd_elastic.staging.copy_plan import CopyPlan, CopyRecord
 from hvd_elastic.staging.copy_records import CopyRecords, facts_of
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 
 RANGE_BYTES: Final = 16 << 20
 """Read at once by one thread, and held in memory. Larger objects are read by several threads."""
-_Task = Callable[[], Iterable[Any]]
-"""Returns tasks that follow from it."""
+_Task = Callable[[], object]
 
 
 class Copier:
@@ -59,40 +57,41 @@ class Copier:
 
     def copy(self, plan: CopyPlan) -> None:
         """Copy what is to be copied. Raises the first StageError or OSError, after all threads have ended."""
+        copy = [*plan.copy]
+        _run_all((partial(self._compare, one, copy.append) for one in plan.compare), self._threads)
         self._incoming.mkdir(parents=True, exist_ok=True)
-        kept = {name for one in (*plan.copy, *plan.compare) for name in partial_names(one)}
+        kept = {name for one in copy for name in partial_names(one)}
         for left in self._incoming.iterdir():  # of a copier that was killed
             if left.name not in kept:
                 left.unlink()
         try:
-            _run_all(self._tasks(plan), self._threads)
+            _run_all(self._tasks(copy), self._threads)
         finally:
             for arriving in self._open:
                 arriving.close()
 
-    def _tasks(self, plan: CopyPlan) -> Iterator[_Task]:
-        for one in plan.compare:
-            yield partial(self._compare, one)
-        for one in plan.copy:
-            yield self._copy(one)
-
-    def _copy(self, one: ListedObject) -> _Task:
-        is_small = one.size_bytes <= self._range_bytes
-        return partial(self._copy_small if is_small else self._begin_large, one)
-
-    def _compare(self, one: ListedObject) -> Iterable[_Task]:
+    def _compare(self, one: ListedObject, copy: Callable[[ListedObject], None]) -> None:
         path = self._folder / one.key
         with path.open("rb") as file:
             is_known = self._verify(one, file)
         if not is_known:
-            return [self._copy(one)]
-        for name in partial_names(one):
-            (self._incoming / name).unlink(missing_ok=True)
+            copy(one)
+            return
         self._note(one, path)
         self._copied(1, one.size_bytes)
-        return ()
 
-    def _copy_small(self, one: ListedObject) -> Iterable[_Task]:
+    def _tasks(self, objects: Iterable[ListedObject]) -> Iterator[_Task]:
+        for one in objects:
+            if one.size_bytes <= self._range_bytes:
+                yield partial(self._copy_small, one)
+                continue
+            digest = self._source.digest_of(one)  # one object at a time, while other threads read
+            arriving = PartialFile(self._incoming, one, range_bytes=self._range_bytes, digest=digest)
+            self._open.add(arriving)
+            for span in arriving.ranges:
+                yield partial(self._copy_range, arriving, span)
+
+    def _copy_small(self, one: ListedObject) -> None:
         data = b"".join(self._source.pieces(one, 0, one.size_bytes))
         is_whole = self._verify(one, BytesIO(data))
         if is_whole is False:
@@ -103,22 +102,13 @@ class Copier:
         _write(path, data)
         self._publish(one, path)
         self._copied(1, one.size_bytes)
-        return ()
 
-    def _begin_large(self, one: ListedObject) -> Iterable[_Task]:
-        digest = self._source.digest_of(one)
-        arriving = PartialFile(self._incoming, one, range_bytes=self._range_bytes, digest=digest)
-        with self._lock:
-            self._open.add(arriving)
-        return [partial(self._copy_range, arriving, span) for span in arriving.ranges]
-
-    def _copy_range(self, arriving: PartialFile, span: tuple[int, int]) -> Iterable[_Task]:
+    def _copy_range(self, arriving: PartialFile, span: tuple[int, int]) -> None:
         length = span[1] - span[0]
         is_last = arriving.arrive(span, self._source.pieces(arriving.object, span[0], length))
         if is_last:
             self._finish_large(arriving)
         self._copied(int(is_last), length)
-        return ()
 
     def _finish_large(self, arriving: PartialFile) -> None:
         one = arriving.object
@@ -131,8 +121,7 @@ class Copier:
         self._publish(one, arriving.path)
         arriving.forget()
         arriving.close()
-        with self._lock:
-            self._open.discard(arriving)
+        self._open.discard(arriving)
 
     def _count_unverified(self) -> None:
         with self._lock:
@@ -175,40 +164,20 @@ def _damaged(one: ListedObject) -> str:
 
 
 def _run_all(tasks: Iterable[_Task], threads: int) -> None:
-    """Run all tasks and what follows from them, `threads` of them at once; what follows comes first.
-
-    The first error keeps the others from beginning, and is raised.
-    """
-    changed, todo, follow = threading.Condition(), iter(tasks), deque[_Task]()
-    running, failed = 0, False
-
-    def next_task() -> _Task | None:
-        nonlocal running
-        with changed:
-            while not failed:
-                task = follow.popleft() if follow else next(todo, None)
-                if task is not None:
-                    running += 1
-                    return task
-                if not running:
-                    return None
-                changed.wait()  # a task that runs may have others follow
-        return None
+    """Run all tasks, `threads` of them at once. The first error keeps the others from beginning, and is raised."""
+    lock, todo, failed = threading.Lock(), iter(tasks), threading.Event()
 
     def work() -> None:
-        nonlocal running, failed
-        while (task := next_task()) is not None:
-            more: Iterable[_Task] = ()
-            try:
-                more = task()
-            except BaseException:
-                failed = True
-                raise
-            finally:
-                with changed:
-                    running -= 1
-                    follow.extend(more)
-                    changed.notify_all()
+        try:
+            while not failed.is_set():
+                with lock:
+                    task = next(todo, None)
+                if task is None:
+                    return
+                task()
+        except BaseException:
+            failed.set()
+            raise
 
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(work) for _ in range(threads)]:

@@ -42,11 +42,11 @@ class PartialFile:
         if os.fstat(self._journal).st_size:
             os.write(self._journal, b"\n")  # the last line may be a part of one
         self._crc = digest.crc if digest and digest.is_joinable else zlib.crc32
-        self._arrived = set[_Span]()
+        self._missing = len(self.ranges)
         self._lock = threading.Lock()
 
     def arrive(self, span: _Span, pieces: Iterable[bytes]) -> bool:
-        """Write a range as it arrives, unless it is there. Returns whether all are: true for one call.
+        """Write a range as it arrives, unless it is there. Call it once for each; returns whether all are there now.
 
         An error in `pieces`, which are not asked for if it is there, leaves it unfinished.
         """
@@ -61,8 +61,8 @@ class PartialFile:
             self._finished[span] = crc
             os.write(self._journal, (json.dumps([*span, crc]) + "\n").encode())
         with self._lock:
-            self._arrived.add(span)
-            return len(self._arrived) == len(self.ranges)
+            self._missing -= 1
+            return not self._missing
 
     def _is_there(self, span: _Span) -> bool:
         known, crc, at = self._finished.get(span), 0, span[0]

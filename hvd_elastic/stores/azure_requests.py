@@ -9,7 +9,7 @@ and belong to no upload. Those that were never committed go after a week, or as 
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ from azure.storage.blob import BlobBlock, ContainerClient
 from requests import Session
 
 from hvd_elastic.stores import bounded_transport, object_requests
-from hvd_elastic.stores.errors import CorruptError, StoreError
+from hvd_elastic.stores.errors import CorruptError, MissingError
 from hvd_elastic.stores.object_requests import ConditionError, ListedObject
 from hvd_elastic.stores.retry import TransientError, no_answer, no_credentials, refusal
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
@@ -39,7 +39,7 @@ _ADVICE: Final = {
     404: "create the container, or correct the URL",
 }
 _REFUSED_CONDITIONS: Final = frozenset({"BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"})
-_MISSING: Final = frozenset({"BlobNotFound", "ResourceNotFound"})
+_MISSING: Final = frozenset({"BlobNotFound", "ResourceNotFound", "InvalidRange"})
 _WHOLE_RANGE_BYTES: Final = 1 << 30
 """A range of up to this is read by one request."""
 _SCOPE: Final = "https://storage.azure.com/.default"
@@ -58,19 +58,14 @@ def translate_errors(what: str) -> Iterator[None]:
         raise no_answer(what, error) from error
 
 
-def _code(error: BaseException | None) -> str:
-    """The code of the answer that caused an error; empty if there was no answer."""
-    response = getattr(error, "response", None)
-    code = getattr(error, "error_code", None) or (response.headers.get("x-ms-error-code", "") if response else "")
-    return str(getattr(code, "value", code))
-
-
 def _refused(what: str, error: HttpResponseError) -> Exception:
-    code, headers = _code(error), error.response.headers
+    headers = error.response.headers
+    given = getattr(error, "error_code", None) or headers.get("x-ms-error-code", "")
+    code = str(getattr(given, "value", given))
     if code in _REFUSED_CONDITIONS or error.status_code == 412:
         return ConditionError(what)
     is_login = isinstance(error, ClientAuthenticationError) and "x-ms-error-code" not in headers
-    reason = f"{code} {'no token: ' if is_login else ''}{(error.message or '').splitlines()[0][:300]}"
+    reason = f"{code} {'no token: ' if is_login else ''}{(error.message or '').partition(chr(10))[0][:300]}"
     return refusal(
         what,
         int(error.status_code or 0),
@@ -78,6 +73,7 @@ def _refused(what: str, error: HttpResponseError) -> Exception:
         advice=_ADVICE,
         retry_after=headers.get("Retry-After"),
         transient=code == "Md5Mismatch",
+        missing=code in _MISSING,
     )
 
 
@@ -123,16 +119,11 @@ class AzureRequests:
     def _blob(self, key: str) -> Any:
         return self._container.get_blob_client(self._prefix + key)
 
-    def read(self, key: str) -> StoredObject | None:
+    def read(self, key: str) -> StoredObject:
         """The MD5 that the store has is compared, if it has one."""
-        try:
-            with translate_errors(f"{self.where}{key}"):
-                found = self._blob(key).download_blob(length=SMALL_BYTES + 1, offset=0)
-                data = found.readall()
-        except StoreError as error:
-            if _code(error.__cause__) in _MISSING:
-                return None
-            raise
+        with translate_errors(f"{self.where}{key}"):
+            found = self._blob(key).download_blob(length=SMALL_BYTES + 1, offset=0)
+            data = found.readall()
         if len(data) > SMALL_BYTES:
             raise CorruptError(f"{self.where}{key} is longer than {SMALL_BYTES} bytes")
         md5 = found.properties.content_settings.content_md5
@@ -140,26 +131,16 @@ class AzureRequests:
             raise TransientError(f"{self.where}{key}: other bytes have arrived than are stored")
         return StoredObject(data=data, version=found.properties.etag)
 
-    def size_of(self, key: str) -> int | None:
-        try:
-            with translate_errors(f"{self.where}{key}: look"):
-                return int(self._blob(key).get_blob_properties().size)
-        except StoreError as error:
-            if _code(error.__cause__) in _MISSING:
-                return None
-            raise
+    def size_of(self, key: str) -> int:
+        with translate_errors(f"{self.where}{key}: look"):
+            return int(self._blob(key).get_blob_properties().size)
 
     def write(self, key: str, data: bytes, *, version: str | None) -> str:
         missing = {"match_condition": MatchConditions.IfMissing}
         condition = missing if version is None else {"match_condition": MatchConditions.IfNotModified, "etag": version}
-        try:
-            with translate_errors(f"{self.where}{key}: put"):
-                put = self._blob(key).upload_blob(data, overwrite=True, validate_content=True, **condition)
-        except StoreError as error:
-            if _code(error.__cause__) in _MISSING:
-                raise ConditionError(key) from error
-            raise
-        return str(put["etag"])
+        with translate_errors(f"{self.where}{key}: put"):
+            put = self._blob(key).upload_blob(data, overwrite=True, validate_content=True, **condition)
+            return str(put["etag"])
 
     def page(self, below: str, more: str | None) -> tuple[Sequence[ListedObject], str | None]:
         """5000 objects at most, without the folders of an account with a hierarchical namespace."""
@@ -206,21 +187,12 @@ class AzureRequests:
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
-            try:
-                with translate_errors(f"{self.where}{key}: delete"):
-                    self._blob(key).delete_blob(delete_snapshots="include")
-            except StoreError as error:
-                if _code(error.__cause__) not in _MISSING:
-                    raise
+            with suppress(MissingError), translate_errors(f"{self.where}{key}: delete"):
+                self._blob(key).delete_blob(delete_snapshots="include")
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
-        try:
-            with translate_errors(f"{self.where}{key}"):
-                found = self._blob(key).download_blob(offset=offset, length=len(target)).readall()
-        except StoreError as error:
-            if _code(error.__cause__) in {*_MISSING, "InvalidRange"}:
-                raise CorruptError(f"{self.where}{key} is missing or too short") from error
-            raise
+        with translate_errors(f"{self.where}{key}"):
+            found = self._blob(key).download_blob(offset=offset, length=len(target)).readall()
         if len(found) != len(target):
             raise CorruptError(f"{self.where}{key} is too short")
         target[:] = found
@@ -243,13 +215,9 @@ class AzureRequests:
     def abort_upload(self, key: str, upload: str) -> None:
         """Commit no blocks, unless the object is there, which discards those that are; delete the empty object."""
         blob = self._blob(key)
-        with translate_errors(f"{self.where}{key}: abort"):
-            try:
-                empty = blob.commit_block_list([], match_condition=MatchConditions.IfMissing)
-                blob.delete_blob(etag=empty["etag"], match_condition=MatchConditions.IfNotModified)
-            except HttpResponseError as error:
-                if _code(error) not in _REFUSED_CONDITIONS | _MISSING:
-                    raise
+        with suppress(ConditionError, MissingError), translate_errors(f"{self.where}{key}: abort"):
+            empty = blob.commit_block_list([], match_condition=MatchConditions.IfMissing)
+            blob.delete_blob(etag=empty["etag"], match_condition=MatchConditions.IfNotModified)
 
     def uploads(self, folder: str) -> Iterator[tuple[str, str]]:
         """Names with blocks and no object: a listing with them less one without."""

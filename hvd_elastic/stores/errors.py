@@ -17,6 +17,10 @@ class StoreError(CheckpointError):
     """A request to the store failed, after all retries."""
 
 
+class MissingError(StoreError):
+    """The store has no such object, or not so many bytes of it."""
+
+
 class StoreFullError(StoreError):
     """No space, or no quota, is left in the store."""
 

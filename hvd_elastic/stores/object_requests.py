@@ -47,7 +47,7 @@ class ListedObject:
 class ReadRequests(Protocol):
     """Requests that list objects and say what is stored of them. Threads may send at the same time.
 
-    Raises TransientError where the next attempt may succeed, else StoreError.
+    Raises TransientError where the next attempt may succeed, MissingError where there is no such object, StoreError.
     """
 
     where: str
@@ -82,11 +82,11 @@ class ObjectRequests(ReadRequests, Protocol):
     other_version: str
     """One that no object has."""
 
-    def read(self, key: str) -> StoredObject | None:
-        """A whole small object; None: there is none. Raises CorruptError if it has more than SMALL_BYTES."""
+    def read(self, key: str) -> StoredObject:
+        """A whole small object. Raises CorruptError if it has more than SMALL_BYTES."""
 
-    def size_of(self, key: str) -> int | None:
-        """Bytes of an object; None: there is none."""
+    def size_of(self, key: str) -> int:
+        """Bytes of an object."""
 
     def write(self, key: str, data: bytes, *, version: str | None) -> str:
         """Write a small object in place of `version`; None: of nothing. Returns its version. Raises ConditionError."""
@@ -95,7 +95,7 @@ class ObjectRequests(ReadRequests, Protocol):
         """Delete objects in this order. A missing one is not an error."""
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
-        """Fill `target` from `offset` on. Raises CorruptError if the object is missing or too short."""
+        """Fill `target` from `offset` on. Raises CorruptError if the object is too short."""
 
     def start_upload(self, key: str) -> str:
         """Begin an upload in parts, and return its name."""

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.stores import object_requests, rotated_credentials
-from hvd_elastic.stores.errors import ChangedObjectError, CorruptError, StoreError
+from hvd_elastic.stores.errors import ChangedObjectError, CorruptError, MissingError, StoreError
 from hvd_elastic.stores.object_requests import ConditionError, ListedObject
 from hvd_elastic.stores.retry import TransientError, no_answer, no_credentials, refusal
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
@@ -31,6 +31,8 @@ _TRANSIENT_CODES: Final = frozenset(
 )
 _SKEWED: Final = "RequestTimeTooSkewed"
 """The request's time and that of S3 are 15 minutes apart or more. A new node may set its clock yet."""
+_MISSING_CODES: Final = frozenset({"NoSuchKey", "404", "InvalidRange"})
+"""The second is that of a HEAD, whose answer has no body."""
 _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"})
 _ADVICE: Final = {
     403: "grant s3:GetObject, PutObject, DeleteObject, ListBucket and AbortMultipartUpload on the prefix",
@@ -47,36 +49,35 @@ _CREDENTIALS_LAST: Final = timedelta(minutes=9)
 
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Translate the errors of botocore and urllib3 into StoreError, and 412 into ConditionError."""
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+    """Translate the errors of botocore and urllib3 into StoreError, and 412 into ConditionError.
+
+    A refused connection, a name that is not resolved, credentials that are not handed out: so a service looks that is
+    being restarted. botocore's other errors, such as a wrong parameter, stay.
+    """
+    from botocore import exceptions
+    from botocore.parsers import ResponseParserError
     from urllib3.exceptions import HTTPError
 
     try:
         yield
-    except ClientError as error:
+    except exceptions.ClientError as error:
         raise _error_of(what, error.response) from error
-    except NoCredentialsError as error:
+    except exceptions.NoCredentialsError as error:
         raise no_credentials(what, error) from error
-    except (BotoCoreError, HTTPError, OSError) as error:
-        raise (no_answer(what, error) if _may_pass(error) else StoreError(f"{what}: {error}")) from error
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether a request that got no answer may get one at the next attempt.
-
-    A wrong parameter stays so. A refused connection, a name that is not resolved, credentials that are not handed out:
-    so a service looks that is being restarted.
-    """
-    from botocore import exceptions
-
-    return not isinstance(error, exceptions.BotoCoreError) or isinstance(
-        error,
-        exceptions.ConnectionError
-        | exceptions.HTTPClientError
-        | exceptions.CredentialRetrievalError
-        | exceptions.MetadataRetrievalError
-        | exceptions.TokenRetrievalError,
-    )
+    except ResponseParserError as error:  # such as a proxy's word, instead of that of STS, which gives a role's keys
+        raise TransientError(f"{what}: an answer that is not AWS's: {str(error)[:300]!r}") from error
+    except (
+        exceptions.ConnectionError,
+        exceptions.HTTPClientError,
+        exceptions.CredentialRetrievalError,
+        exceptions.MetadataRetrievalError,
+        exceptions.TokenRetrievalError,
+        HTTPError,
+        OSError,
+    ) as error:
+        raise no_answer(what, error) from error
+    except exceptions.BotoCoreError as error:
+        raise StoreError(f"{what}: {error}") from error
 
 
 def _error_of(what: str, answer: Any) -> Exception:
@@ -92,20 +93,8 @@ def _error_of(what: str, answer: Any) -> Exception:
         retry_after=answer["ResponseMetadata"].get("HTTPHeaders", {}).get("retry-after"),
         full=code in _FULL_CODES,
         transient=code in {*_TRANSIENT_CODES, _SKEWED},
+        missing=code in _MISSING_CODES,
     )
-
-
-def _code(error: StoreError) -> str:
-    """The S3 error code of the answer that caused `error`; empty if there was no answer."""
-    from botocore.exceptions import ClientError
-
-    # An error of the connection has a `response` too, which is None.
-    return str(error.__cause__.response["Error"].get("Code", "")) if isinstance(error.__cause__, ClientError) else ""
-
-
-def _is_missing(error: StoreError) -> bool:
-    """Whether the store answered that there is no such key."""
-    return _code(error) in {"NoSuchKey", "404"}
 
 
 def make_client(*, endpoint: str | None, region: str | None, threads: int) -> Any:
@@ -157,40 +146,23 @@ class S3Requests:
         with translate_errors(f"{self.where}{what}"):
             return call(Bucket=self._bucket, **arguments)
 
-    def read(self, key: str) -> StoredObject | None:
-        try:
-            with translate_errors(f"{self.where}{key}"):
-                answer = self.client.get_object(Bucket=self._bucket, Key=self._prefix + key)
-                if answer["ContentLength"] > SMALL_BYTES:
-                    raise CorruptError(f"{self.where}{key} is longer than {SMALL_BYTES} bytes")
-                data = bytearray(answer["ContentLength"])
-                self._read_body(answer["Body"], memoryview(data), key)
-                return StoredObject(data=bytes(data), version=answer["ETag"])
-        except StoreError as error:
-            if _is_missing(error):
-                return None
-            raise
+    def read(self, key: str) -> StoredObject:
+        with translate_errors(f"{self.where}{key}"):
+            answer = self.client.get_object(Bucket=self._bucket, Key=self._prefix + key)
+            if answer["ContentLength"] > SMALL_BYTES:
+                raise CorruptError(f"{self.where}{key} is longer than {SMALL_BYTES} bytes")
+            data = bytearray(answer["ContentLength"])
+            self._read_body(answer["Body"], memoryview(data), key)
+            return StoredObject(data=bytes(data), version=answer["ETag"])
 
-    def size_of(self, key: str) -> int | None:
-        try:
-            answer = self._send(f"{key}: look", self.client.head_object, Key=self._prefix + key)
-        except StoreError as error:
-            if _is_missing(error):
-                return None
-            raise
-        return int(answer["ContentLength"])
+    def size_of(self, key: str) -> int:
+        return int(self._send(f"{key}: look", self.client.head_object, Key=self._prefix + key)["ContentLength"])
 
     def write(self, key: str, data: bytes, *, version: str | None) -> str:
         """Write with `If-None-Match: *` or `If-Match`."""
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
         put = {"Key": self._prefix + key, "Body": data, "ChecksumAlgorithm": "SHA256", **condition}
-        try:
-            answer = self._send(f"{key}: put", self.client.put_object, **put)
-        except StoreError as error:
-            if _is_missing(error):
-                raise ConditionError(key) from error
-            raise
-        return str(answer["ETag"])
+        return str(self._send(f"{key}: put", self.client.put_object, **put)["ETag"])
 
     def page(self, below: str, more: str | None) -> tuple[Sequence[ListedObject], str | None]:
         """1000 objects at most."""
@@ -230,10 +202,8 @@ class S3Requests:
     def _head(self, one: ListedObject, **options: Any) -> Mapping[str, str]:
         try:
             answer = self._send(f"{one.key}: look", self.client.head_object, Key=self._prefix + one.key, **options)
-        except (ConditionError, StoreError) as error:
-            if isinstance(error, ConditionError) or _is_missing(error):
-                raise ChangedObjectError(f"{self.where}{one.key}: was replaced or deleted") from error
-            raise
+        except (ConditionError, MissingError) as error:
+            raise ChangedObjectError(f"{self.where}{one.key}: was replaced or deleted") from error
         headers: Mapping[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
         return headers
 
@@ -282,17 +252,12 @@ class S3Requests:
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
         """Read a range of bytes."""
-        try:
-            with translate_errors(f"{self.where}{key}"):
-                span = f"bytes={offset}-{offset + len(target) - 1}"
-                answer = self.client.get_object(Bucket=self._bucket, Key=self._prefix + key, Range=span)
-                if answer["ContentLength"] != len(target):
-                    raise CorruptError(f"{self.where}{key} is too short")
-                self._read_body(answer["Body"], target, key)
-        except StoreError as error:
-            if _is_missing(error) or _code(error) == "InvalidRange":
-                raise CorruptError(f"{self.where}{key} is missing or too short") from error
-            raise
+        with translate_errors(f"{self.where}{key}"):
+            span = f"bytes={offset}-{offset + len(target) - 1}"
+            answer = self.client.get_object(Bucket=self._bucket, Key=self._prefix + key, Range=span)
+            if answer["ContentLength"] != len(target):
+                raise CorruptError(f"{self.where}{key} is too short")
+            self._read_body(answer["Body"], target, key)
 
     def _read_body(self, body: Any, target: memoryview, key: str) -> None:
         """Fill `target`. `read1` returns what has arrived; `read` would wait for all of it, however slow it is."""

@@ -38,7 +38,7 @@ class Tokens:
     seconds: int = 3600
     """Left of its life."""
     fails: int = 0
-    """So many requests are answered with 503 first."""
+    """So many requests are answered first as a proxy does that reaches nobody: with 503, and words that are not XML."""
     asked: list[str] = field(default_factory=list)
 
     def answer(self, path: str, headers: Message, form: str) -> tuple[int, Any]:
