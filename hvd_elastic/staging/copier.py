@@ -1,9 +1,6 @@
 """Copies objects into files, many at once: large objects in ranges, under a hidden name until the file is whole."""
 
-import itertools
-import os
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -49,8 +46,6 @@ class Copier:
         self._threads, self._range_bytes, self._copied = threads, range_bytes, copied
         self._lock = threading.Lock()
         self._open = set[PartialFile]()
-        self._prefix, self._numbers = uuid.uuid4().hex, itertools.count()
-        """Of the names of small objects that arrive."""
         self._folders = set[Path]()
         self.unverified = 0
         """Objects of whose bytes the store says nothing."""
@@ -98,8 +93,8 @@ class Copier:
             raise DigestError(_damaged(one))
         if is_whole is None:
             self._count_unverified()
-        path = self._incoming / f"{self._prefix}-{next(self._numbers)}"
-        _write(path, data)
+        path = self._incoming / partial_names(one)[0]
+        path.write_bytes(data)
         self._publish(one, path)
         self._copied(1, one.size_bytes)
 
@@ -146,17 +141,6 @@ class Copier:
     def _note(self, one: ListedObject, path: Path) -> None:
         if (file := facts_of(path)) is not None:
             self._records.add(CopyRecord(key=one.key, version=one.version, file=file))
-
-
-def _write(path: Path, data: bytes) -> None:
-    """As `path.write_bytes`, with half of its system calls."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
-    finally:
-        os.close(file)
 
 
 def _damaged(one: ListedObject) -> str:
