@@ -22,14 +22,13 @@ from hvd_elastic.stores.data_set.url_list import UrlList
 from hvd_elastic.stores.errors import ChangedObjectError, CheckpointUrlError, StoreError
 from hvd_elastic.stores.location import Location, is_url_list
 from hvd_elastic.stores.object_requests import ListedObject, ReadRequests
-from hvd_elastic.stores.retry import BACKOFF, TransientError, call_with_retries, no_answer
+from hvd_elastic.stores.retry import ATTEMPTS, BACKOFF, TransientError, call_with_retries, no_answer
 from hvd_elastic.stores.stored_digest import StoredDigest
 
 T = TypeVar("T")
 
 PIECE_BYTES: Final = 256 << 10
 """A piece is still in the processor's cache when it is written and added to its checksum."""
-_ATTEMPTS: Final = 8
 
 
 @cache
@@ -83,7 +82,7 @@ class ObjectSource:
                 failure = no_answer(f"{self._requests.where}{one.key}", error)
             if offset < end:
                 failures = failures + 1 if offset == begun else 1
-                if failures == _ATTEMPTS or not isinstance(failure, TransientError):
+                if failures == ATTEMPTS or not isinstance(failure, TransientError):
                     raise failure
                 self._open_again(one)
                 self._sleep(BACKOFF.with_jitter(failures))
@@ -113,7 +112,7 @@ class ObjectSource:
         self._opened = None
 
     def _ask(self, request: Callable[[], T]) -> T:
-        return call_with_retries(request, attempts=_ATTEMPTS, sleep=self._sleep)
+        return call_with_retries(request, attempts=ATTEMPTS, sleep=self._sleep)
 
     def close(self) -> None:
         self._requests.close()
