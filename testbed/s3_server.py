@@ -10,8 +10,6 @@ from unittest import mock
 
 import pytest
 
-from hvd_elastic.stores.bucket.boto3_requests import make_client
-
 Put = Callable[[str, bytes], None]
 PutParts = Callable[..., None]
 
@@ -41,7 +39,9 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def client(endpoint: str) -> Any:
-    return make_client(endpoint=endpoint, threads=4)
+    import boto3
+
+    return boto3.client("s3", endpoint_url=endpoint)
 
 
 @pytest.fixture

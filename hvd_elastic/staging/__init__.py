@@ -8,10 +8,9 @@ killed goes on where it was.
 
 Where to change what:
 
-- which objects of a staged data set are copied again: `copy_plan.py`; how they are compared: `stored_checksum.py`, or
-  by their ETag `content_digest.py`; what is kept of a large object that was not whole: `partial_file.py`; which
-  request is made by whom: `source/object_source.py`; without boto3's cost: listings `signed_requests.py` beside it,
-  reads `signed_reads.py`, and when: `bucket_address.py`; by boto3: `boto3_requests.py`; how far it says that it is:
+- which objects of a staged data set are copied again: `copy_plan.py`; how they are compared:
+  `hvd_elastic/stores/stored_digest.py`; how they are listed and read: `hvd_elastic/stores/data_set/object_source.py`;
+  what is kept of a large object that was not whole: `partial_file.py`; how far it says that it is:
   `progress_line.py`, which `hvd_elastic/client/report/stage_status.py` reads; what keeps training back: `gate.py`;
   the Job and the gate's container: `mpijob/manifests/supporting/staging.py`; what a changed `stage` does to a job
   that was submitted: `hvd_elastic/client/operations/stage_change.py`.

@@ -1,28 +1,25 @@
 """Copies objects into files, many at once: large objects in ranges, under a hidden name until the file is whole."""
 
-import itertools
-import os
 import threading
-import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-from hvd_elastic.staging.content_digest import etag_in_parts, etag_whole, is_md5, md5_of, number_of_parts
 from hvd_elastic.staging.copy_plan import CopyPlan, CopyRecord
 from hvd_elastic.staging.copy_records import CopyRecords, facts_of
 from hvd_elastic.staging.partial_file import PartialFile, partial_names
 from hvd_elastic.staging.stage_errors import DigestError
-from hvd_elastic.stores.bucket.listed_page import SourceObject
-from hvd_elastic.stores.bucket.object_source import ObjectSource
+from hvd_elastic.stores.object_requests import ListedObject
+
+if TYPE_CHECKING:
+    from hvd_elastic.stores.data_set.object_source import ObjectSource
 
 RANGE_BYTES: Final = 16 << 20
 """Read at once by one thread, and held in memory. Larger objects are read by several threads."""
-_Task = Callable[[], Iterable[Any]]
-"""Returns tasks that follow from it."""
+_Task = Callable[[], object]
 
 
 class Copier:
@@ -35,7 +32,7 @@ class Copier:
 
     def __init__(
         self,
-        source: ObjectSource,
+        source: "ObjectSource",
         folder: Path,
         incoming: Path,
         records: CopyRecords,
@@ -49,130 +46,91 @@ class Copier:
         self._threads, self._range_bytes, self._copied = threads, range_bytes, copied
         self._lock = threading.Lock()
         self._open = set[PartialFile]()
-        self._prefix, self._numbers = uuid.uuid4().hex, itertools.count()
-        """Of the names of small objects that arrive."""
         self._folders = set[Path]()
         self.unverified = 0
-        """Objects whose bytes neither a checksum nor an ETag could vouch for."""
+        """Objects of whose bytes the store says nothing."""
 
     def copy(self, plan: CopyPlan) -> None:
         """Copy what is to be copied. Raises the first StageError or OSError, after all threads have ended."""
+        copy = [*plan.copy]
+        _run_all((partial(self._compare, one, copy.append) for one in plan.compare), self._threads)
         self._incoming.mkdir(parents=True, exist_ok=True)
-        kept = {name for one in (*plan.copy, *plan.compare) for name in partial_names(one)}
+        kept = {name for one in copy for name in partial_names(one)}
         for left in self._incoming.iterdir():  # of a copier that was killed
             if left.name not in kept:
                 left.unlink()
         try:
-            _run_all(self._tasks(plan), self._threads)
+            _run_all(self._tasks(copy), self._threads)
         finally:
             for arriving in self._open:
                 arriving.close()
 
-    def _tasks(self, plan: CopyPlan) -> Iterator[_Task]:
-        for one in plan.compare:
-            yield partial(self._compare, one)
-        for one in plan.copy:
-            yield self._copy(one)
-
-    def _copy(self, one: SourceObject) -> _Task:
-        is_small = one.size_bytes <= self._range_bytes
-        return partial(self._copy_small if is_small else self._begin_large, one)
-
-    def _compare(self, one: SourceObject) -> Iterable[_Task]:
+    def _compare(self, one: ListedObject, copy: Callable[[ListedObject], None]) -> None:
         path = self._folder / one.key
-        try:
-            known = self._check(one, path)
-        except DigestError:
-            known = False
-        if not known:
-            return [self._copy(one)]
-        for name in partial_names(one):
-            (self._incoming / name).unlink(missing_ok=True)
+        with path.open("rb") as file:
+            is_known = self._verify(one, file)
+        if not is_known:
+            copy(one)
+            return
         self._note(one, path)
         self._copied(1, one.size_bytes)
-        return ()
 
-    def _copy_small(self, one: SourceObject) -> Iterable[_Task]:
-        data = self._source.read(one, 0, one.size_bytes)
-        path = self._incoming / f"{self._prefix}-{next(self._numbers)}"
-        _write(path, data)
-        if not (is_md5(one.etag) and md5_of([data]) == one.etag) and not self._check(one, path):
+    def _tasks(self, objects: Iterable[ListedObject]) -> Iterator[_Task]:
+        for one in objects:
+            if one.size_bytes <= self._range_bytes:
+                yield partial(self._copy_small, one)
+                continue
+            digest = self._source.digest_of(one)  # one object at a time, while other threads read
+            arriving = PartialFile(self._incoming, one, range_bytes=self._range_bytes, digest=digest)
+            self._open.add(arriving)
+            for span in arriving.ranges:
+                yield partial(self._copy_range, arriving, span)
+
+    def _copy_small(self, one: ListedObject) -> None:
+        data = b"".join(self._source.pieces(one, 0, one.size_bytes))
+        is_whole = self._verify(one, BytesIO(data))
+        if is_whole is False:
+            raise DigestError(_damaged(one))
+        if is_whole is None:
             self._count_unverified()
+        path = self._incoming / partial_names(one)[0]
+        path.write_bytes(data)
         self._publish(one, path)
         self._copied(1, one.size_bytes)
-        return ()
 
-    def _begin_large(self, one: SourceObject) -> Iterable[_Task]:
-        stored = self._source.stored_checksum(one)
-        part_bytes = None
-        if number_of_parts(one.etag) and not (stored and stored.parts is None):
-            part_bytes = self._part_bytes(one, for_etag=stored is None)
-        if stored and stored.parts and part_bytes is None:
-            stored = None  # of parts whose lengths are not known
-        arriving = PartialFile(self._incoming, one, range_bytes=self._range_bytes, part_bytes=part_bytes, stored=stored)
-        with self._lock:
-            self._open.add(arriving)
-        copy = self._copy_range if stored is None else self._stream_range
-        return [partial(copy, arriving, span) for span in arriving.ranges]
-
-    def _stream_range(self, arriving: PartialFile, span: range) -> Iterable[_Task]:
-        if arriving.kept(span) is None:
-            arriving.write_pieces(span, self._source.pieces(arriving.object, span.start, len(span)))
-        return self._end_range(arriving, span, arriving.arrived(span))
-
-    def _copy_range(self, arriving: PartialFile, span: range) -> Iterable[_Task]:
-        data = arriving.kept(span)
-        if data is None:
-            data = self._source.read(arriving.object, span.start, len(span))
-            arriving.write(span, data)
-        return self._end_range(arriving, span, arriving.arrived(span, data))
-
-    def _end_range(self, arriving: PartialFile, span: range, is_whole: bool) -> Iterable[_Task]:
-        if is_whole:
+    def _copy_range(self, arriving: PartialFile, span: tuple[int, int]) -> None:
+        length = span[1] - span[0]
+        is_last = arriving.arrive(span, self._source.pieces(arriving.object, span[0], length))
+        if is_last:
             self._finish_large(arriving)
-        self._copied(int(is_whole), len(span))
-        return ()
+        self._copied(int(is_last), length)
 
     def _finish_large(self, arriving: PartialFile) -> None:
         one = arriving.object
-        if not arriving.is_verified:
-            is_sure = arriving.has_checksum or arriving.in_parts
-            if is_sure or (is_md5(one.etag) and self._source.part_bytes(one) is not None):
-                arriving.forget()
-                raise DigestError(_damaged(one))
+        if arriving.digest is None:
             self._count_unverified()
+        elif not arriving.is_whole():
+            arriving.forget()
+            raise DigestError(_damaged(one))
         arriving.sync()
         self._publish(one, arriving.path)
         arriving.forget()
         arriving.close()
-        with self._lock:
-            self._open.discard(arriving)
+        self._open.discard(arriving)
 
     def _count_unverified(self) -> None:
         with self._lock:
             self.unverified += 1
 
-    def _check(self, one: SourceObject, path: Path) -> bool:
-        """Whether the file's bytes are the object's. False: its ETag cannot say. Raises DigestError if they are not."""
-        in_parts = number_of_parts(one.etag) is not None
-        with path.open("rb") as file:
-            if is_md5(one.etag) and etag_whole(file) == one.etag:
-                return True
-            part_bytes = self._part_bytes(one) if in_parts else self._source.part_bytes(one)
-            if part_bytes is None or not (in_parts or is_md5(one.etag)):
-                return False
-            file.seek(0)
-            if in_parts and etag_in_parts(file, size_bytes=one.size_bytes, part_bytes=part_bytes) == one.etag:
-                return True
-        raise DigestError(_damaged(one))
+    def _verify(self, one: ListedObject, file: BinaryIO) -> bool | None:
+        """Whether a file's bytes are the object's. None: the store does not say."""
+        if one.digest and one.digest.is_of(file, one.size_bytes):
+            return True
+        digest = self._source.digest_of(one)  # the listing may say nothing, or nothing of the bytes
+        file.seek(0)
+        return digest.is_of(file, one.size_bytes) if digest else None
 
-    def _part_bytes(self, one: SourceObject, *, for_etag: bool = True) -> int | None:
-        """Length of each part but the last of a multipart upload. None: they differ, or as ObjectSource says."""
-        part_bytes = self._source.part_bytes(one, for_etag=for_etag)
-        is_even = part_bytes and -(-one.size_bytes // part_bytes) == number_of_parts(one.etag)
-        return part_bytes if is_even else None
-
-    def _publish(self, one: SourceObject, path: Path) -> None:
+    def _publish(self, one: ListedObject, path: Path) -> None:
         target = self._folder / one.key
         if target.parent not in self._folders:  # on a network file system each look is a request
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -180,61 +138,30 @@ class Copier:
         path.rename(target)
         self._note(one, target)
 
-    def _note(self, one: SourceObject, path: Path) -> None:
+    def _note(self, one: ListedObject, path: Path) -> None:
         if (file := facts_of(path)) is not None:
-            self._records.add(CopyRecord(key=one.key, etag=one.etag, file=file))
+            self._records.add(CopyRecord(key=one.key, version=one.version, file=file))
 
 
-def _write(path: Path, data: bytes) -> None:
-    """As `path.write_bytes`, with half of its system calls."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
-    finally:
-        os.close(file)
-
-
-def _damaged(one: SourceObject) -> str:
-    return f"{one.key}: the bytes that arrived are not those of ETag {one.etag}: stage again"
+def _damaged(one: ListedObject) -> str:
+    return f"{one.key}: the bytes that arrived are not those of version {one.version}: stage again"
 
 
 def _run_all(tasks: Iterable[_Task], threads: int) -> None:
-    """Run all tasks and what follows from them, `threads` of them at once; what follows comes first.
-
-    The first error keeps the others from beginning, and is raised.
-    """
-    changed, todo, follow = threading.Condition(), iter(tasks), deque[_Task]()
-    running, failed = 0, False
-
-    def next_task() -> _Task | None:
-        nonlocal running
-        with changed:
-            while not failed:
-                task = follow.popleft() if follow else next(todo, None)
-                if task is not None:
-                    running += 1
-                    return task
-                if not running:
-                    return None
-                changed.wait()  # a task that runs may have others follow
-        return None
+    """Run all tasks, `threads` of them at once. The first error keeps the others from beginning, and is raised."""
+    lock, todo, failed = threading.Lock(), iter(tasks), threading.Event()
 
     def work() -> None:
-        nonlocal running, failed
-        while (task := next_task()) is not None:
-            more: Iterable[_Task] = ()
-            try:
-                more = task()
-            except BaseException:
-                failed = True
-                raise
-            finally:
-                with changed:
-                    running -= 1
-                    follow.extend(more)
-                    changed.notify_all()
+        try:
+            while not failed.is_set():
+                with lock:
+                    task = next(todo, None)
+                if task is None:
+                    return
+                task()
+        except BaseException:
+            failed.set()
+            raise
 
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(work) for _ in range(threads)]:

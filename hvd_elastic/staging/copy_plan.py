@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hvd_elastic.staging.source_manifest import SourceManifest
-from hvd_elastic.stores.bucket.listed_page import SourceObject
+from hvd_elastic.stores.object_requests import ListedObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class CopyRecord:
     """A file that was copied and compared to its object: which object that was, and what the file looked like."""
 
     key: str
-    etag: str
+    version: str
     file: FileFacts
 
 
@@ -28,11 +28,11 @@ class CopyRecord:
 class CopyPlan:
     """What to do with each object."""
 
-    done: tuple[SourceObject, ...]
+    done: tuple[ListedObject, ...]
     """The file is that which was copied from this version of the object."""
-    compare: tuple[SourceObject, ...]
+    compare: tuple[ListedObject, ...]
     """A file of the right size is there, and nothing says where it comes from: read it, and copy it if it differs."""
-    copy: tuple[SourceObject, ...]
+    copy: tuple[ListedObject, ...]
     remove: tuple[str, ...]
     """Files that were copied from objects that are gone. Files that others put there stay."""
 
@@ -50,16 +50,16 @@ def plan_copy(source: SourceManifest, records: Mapping[str, CopyRecord], files: 
         records: of earlier copies, by key.
         files: what is in the folder, by key; only keys of `source` and `records` count.
     """
-    done: list[SourceObject] = []
-    compare: list[SourceObject] = []
-    copy: list[SourceObject] = []
+    done: list[ListedObject] = []
+    compare: list[ListedObject] = []
+    copy: list[ListedObject] = []
     for one in source.objects:
         file, record = files.get(one.key), records.get(one.key)
         if file is None or file.size_bytes != one.size_bytes:
             copy.append(one)
-        elif record is not None and record.etag == one.etag and record.file == file:
+        elif record is not None and record.version == one.version and record.file == file:
             done.append(one)
-        elif record is not None and record.etag != one.etag and record.file == file:
+        elif record is not None and record.version != one.version and record.file == file:
             copy.append(one)  # the file is the older version: reading it would only say so
         else:
             compare.append(one)

@@ -62,15 +62,15 @@ class CopyRecords:
 
 
 def _line(record: CopyRecord) -> str:
-    return json.dumps([record.key, record.etag, record.file.size_bytes, record.file.mtime_ns]) + "\n"
+    return json.dumps([record.key, record.version, record.file.size_bytes, record.file.mtime_ns]) + "\n"
 
 
 def _parsed(lines: list[str]) -> Iterator[CopyRecord]:
     """Whoever may write to the folder may write here, and files that records name are deleted: none outside of it."""
     for line in lines:
         try:
-            key, etag, size, mtime = json.loads(line)
+            key, version, size, mtime = json.loads(line)
             if isinstance(key, str) and not key_problem(key):
-                yield CopyRecord(key=key, etag=etag, file=FileFacts(size_bytes=size, mtime_ns=mtime))
+                yield CopyRecord(key=key, version=version, file=FileFacts(size_bytes=size, mtime_ns=mtime))
         except (ValueError, TypeError, RecursionError):
             continue

@@ -1,7 +1,7 @@
 """A large object that is arriving: a file that several threads write at once, and the journal of its finished ranges.
 
 The file has its final size long before it is whole, so the journal says which ranges are: a line for each, with the
-CRC of its bytes, CRC-32 unless S3 has stored another one of the object. The next copier believes a line only if the
+CRC of its bytes, CRC-32 unless the store has another one of the object. The next copier believes a line only if the
 file still has these bytes: after the death of a node the journal may be there, and what was written before it not. So
 nothing is synced but the whole file, at its end.
 
@@ -13,104 +13,70 @@ import json
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.staging.content_digest import ArrivingDigest
-from hvd_elastic.stores.bucket.listed_page import SourceObject
-from hvd_elastic.stores.bucket.stored_checksum import ArrivingChecksum, StoredChecksum
+from hvd_elastic.stores.object_requests import ListedObject
+from hvd_elastic.stores.stored_digest import StoredDigest
 
 _JOURNAL: Final = ".ranges"
+_Span = tuple[int, int]
+"""First byte of a range, and the one behind it."""
 
 
 class PartialFile:
     """One object whose ranges arrive in any order. Threads may call its methods at the same time."""
 
-    def __init__(
-        self,
-        folder: Path,
-        one: SourceObject,
-        *,
-        range_bytes: int,
-        part_bytes: int | None,
-        stored: StoredChecksum | None = None,
-    ) -> None:
-        """Open what an earlier copier left in `folder`, or begin.
-
-        Args:
-            folder: of partial files.
-            one: the object.
-            range_bytes: length of a range, but for those at the end of a part.
-            part_bytes: length of the parts of a multipart upload; None: the object was put whole, or its parts do not
-                matter because `stored` is of all bytes.
-            stored: what its bytes are compared to; None: its ETag.
-        """
-        self.object = one
-        self.in_parts = part_bytes is not None
-        self._part_bytes = part_bytes or one.size_bytes
-        self.ranges = _ranges(one.size_bytes, part_bytes=self._part_bytes, range_bytes=range_bytes)
-        """What is read at once. No range is in two parts, so that each part's digest is its own."""
-        self.path, journal = (folder / name for name in partial_names(one))
-        self._finished = _read_journal(journal)
+    def __init__(self, folder: Path, one: ListedObject, *, range_bytes: int, digest: StoredDigest | None) -> None:
+        """Open what an earlier copier left in `folder`, or begin. `digest`: what the store says of all bytes."""
+        self.object, self.digest = one, digest
+        starts = range(0, one.size_bytes, range_bytes)
+        self.ranges = [(start, min(start + range_bytes, one.size_bytes)) for start in starts]
+        """What is read at once."""
+        self.path, self._journal_path = (folder / name for name in partial_names(one))
+        self._finished = dict(_read_journal(self._journal_path))
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         os.ftruncate(self._file, one.size_bytes)
-        self._journal = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self._journal_path = journal
+        self._journal = os.open(self._journal_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         if os.fstat(self._journal).st_size:
             os.write(self._journal, b"\n")  # the last line may be a part of one
-        self._crc: Callable[[bytes, int], int] = stored.crc.update if stored else zlib.crc32
-        self.has_checksum = stored is not None
-        """Whether the bytes are compared to a checksum, not to the ETag."""
-        self._checksum = stored and ArrivingChecksum(self.ranges, part_bytes=self._part_bytes, stored=stored)
-        self._digest = ArrivingDigest(self.ranges, part_bytes=self._part_bytes, read=self._read)
+        self._crc = digest.crc if digest and digest.is_joinable else zlib.crc32
+        self._missing = len(self.ranges)
         self._lock = threading.Lock()
 
-    def kept(self, span: range) -> bytes | None:
-        """The bytes of a range that an earlier copier finished. None: it did not, or they are lost."""
-        known = self._finished.get((span.start, span.stop))
-        if known is None:
-            return None
-        data = self._read(span)
-        return data if len(data) == len(span) and self._crc(data, 0) == known else None
+    def arrive(self, span: _Span, pieces: Iterable[bytes]) -> bool:
+        """Write a range as it arrives, unless it is there. Call it once for each; returns whether all are there now.
 
-    def write(self, span: range, data: bytes) -> None:
-        """Write a range, and note that it is finished."""
-        self.write_pieces(span, [data])
-
-    def write_pieces(self, span: range, pieces: Iterable[bytes]) -> None:
-        """Write a range as it arrives, and note that it is finished. An error in `pieces` leaves it unfinished."""
-        at, crc = span.start, 0
-        for piece in pieces:
-            crc = self._crc(piece, crc)
-            view = memoryview(piece)
-            while view:
-                written = os.pwrite(self._file, view, at)
-                view, at = view[written:], at + written
-        self._finished[span.start, span.stop] = crc
-        os.write(self._journal, (json.dumps([span.start, span.stop, crc]) + "\n").encode())
-
-    def arrived(self, span: range, data: bytes | None = None) -> bool:
-        """Note that a range is on the file. Returns whether all are: true for one call.
-
-        `data` are its bytes. They may be left out where a stored checksum is compared.
+        An error in `pieces`, which are not asked for if it is there, leaves it unfinished.
         """
-        if self._checksum:
-            return self._checksum.add(span, self._finished[span.start, span.stop])
-        return self._digest.add(span, self._read(span) if data is None else data)
+        if not self._is_there(span):
+            at, crc = span[0], 0
+            for piece in pieces:
+                crc = self._crc(piece, crc)
+                view = memoryview(piece)
+                while view:
+                    written = os.pwrite(self._file, view, at)
+                    view, at = view[written:], at + written
+            self._finished[span] = crc
+            os.write(self._journal, (json.dumps([*span, crc]) + "\n").encode())
+        with self._lock:
+            self._missing -= 1
+            return not self._missing
 
-    @property
-    def is_verified(self) -> bool:
-        """Whether the bytes are known to be the object's. Meaningful at the end."""
-        return self._checksum.is_stored() if self._checksum else self.etag == self.object.etag
+    def _is_there(self, span: _Span) -> bool:
+        known, crc, at = self._finished.get(span), 0, span[0]
+        while known is not None and (piece := os.pread(self._file, min(span[1] - at, 1 << 20), at)):
+            crc, at = self._crc(piece, crc), at + len(piece)
+        return at == span[1] and crc == known
 
-    @property
-    def etag(self) -> str:
-        """What `arrived` has seen, as the ETag of an upload in these parts, or of one whole. Meaningful at the end.
-
-        Where a stored checksum is compared, it is not computed.
-        """
-        return self._digest.etag(in_parts=self.in_parts)
+    def is_whole(self) -> bool:
+        """Whether its bytes are those that the store has. Meaningful once all ranges have arrived."""
+        assert self.digest
+        if self.digest.is_joinable:
+            return self.digest.is_joined((self._finished[span], span[1] - span[0]) for span in self.ranges)
+        with self.path.open("rb") as file:
+            return self.digest.is_of(file, self.object.size_bytes)
 
     def sync(self) -> None:
         """Have the file's bytes outlive the machine."""
@@ -129,37 +95,19 @@ class PartialFile:
                 os.close(self._journal)
             self._file = self._journal = -1
 
-    def _read(self, span: range) -> bytes:
-        pieces, at = [], span.start
-        while at < span.stop and (piece := os.pread(self._file, span.stop - at, at)):
-            pieces.append(piece)
-            at += len(piece)
-        return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
-
-def _ranges(size_bytes: int, *, part_bytes: int, range_bytes: int) -> Sequence[range]:
-    ends = ((start, min(start + part_bytes, size_bytes)) for start in range(0, size_bytes, part_bytes))
-    return [
-        range(first, min(first + range_bytes, end)) for start, end in ends for first in range(start, end, range_bytes)
-    ]
-
-
-def partial_names(one: SourceObject) -> tuple[str, str]:
+def partial_names(one: ListedObject) -> tuple[str, str]:
     """The names of an object's partial file and its journal."""
-    name = hashlib.sha256(f"{one.key}\0{one.size_bytes}\0{one.etag}".encode()).hexdigest()
+    name = hashlib.sha256(f"{one.key}\0{one.size_bytes}\0{one.version}".encode()).hexdigest()
     return name, name + _JOURNAL
 
 
-def _read_journal(path: Path) -> dict[tuple[int, int], int]:
-    """CRC by the first byte of a range and the one behind it. Lines that are not whole are skipped."""
+def _read_journal(path: Path) -> Iterator[tuple[_Span, int]]:
+    """CRCs by range. Lines that are not whole are skipped."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
-        return {}
-    return dict(_parsed(lines))
-
-
-def _parsed(lines: list[str]) -> Iterator[tuple[tuple[int, int], int]]:
+        return
     for line in lines:
         try:
             start, stop, crc = json.loads(line)

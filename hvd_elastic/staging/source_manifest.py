@@ -1,13 +1,14 @@
 """What a source holds: its objects as a sorted list, and the digest by which two listings are known to be equal."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from hvd_elastic.staging.stage_errors import UnusableSourceError
-from hvd_elastic.stores.bucket.listed_page import SourceObject
+from hvd_elastic.stores.object_requests import ListedObject
 
 STATE_FOLDER: Final = ".hvd-elastic-stage"
 """In the staged folder: records of what was copied, and files that are not whole yet."""
@@ -15,16 +16,18 @@ SUCCESS_FILE: Final = "_SUCCESS"
 REARRANGED_FILE: Final = "_REARRANGED"
 _OWN_FILES: Final = frozenset({SUCCESS_FILE, REARRANGED_FILE})
 _MOST_SHOWN: Final = 20
+_CONTROL: Final = re.compile(r"[\0-\x1f\x7f]")
+"""obstore refuses them (object_store, `PathPart::parse`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceManifest:
     """All objects of a source, by key. Folder markers (empty objects whose key ends in `/`) are left out."""
 
-    objects: tuple[SourceObject, ...]
+    objects: tuple[ListedObject, ...]
 
     @classmethod
-    def of(cls, listed: Iterable[SourceObject]) -> "SourceManifest":
+    def of(cls, listed: Iterable[ListedObject]) -> "SourceManifest":
         """Raises UnusableSourceError, which names every key that cannot be a file.
 
         The files `_SUCCESS` and `_REARRANGED` at the top are left out: Spark and Hadoop write the first as an empty
@@ -43,18 +46,20 @@ class SourceManifest:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over keys, sizes and ETags. Equal digests: the same data set."""
+        """SHA-256 over keys, sizes and versions. Equal digests: the same data set."""
         found = hashlib.sha256()
         for one in self.objects:
-            found.update(f"{one.key}\0{one.size_bytes}\0{one.etag}\n".encode())
+            found.update(f"{one.key}\0{one.size_bytes}\0{one.version}\n".encode())
         return f"sha256:{found.hexdigest()}"
 
 
 def key_problem(key: str) -> str | None:
     """Why a key cannot be the path of a file in the staged folder; None: it can."""
     parts = key.split("/")
-    if "" in parts or "." in parts or ".." in parts or "\0" in key:
+    if "" in parts or "." in parts or ".." in parts:
         return "cannot be a file: an empty part, '.' or '..'; copy the object to another key"
+    if _CONTROL.search(key):
+        return "cannot be read: a control character; copy the object to another key"
     if parts[0] == STATE_FOLDER:
         return f"{STATE_FOLDER} is staging's own folder; copy the object to another key"
     if any(len(part.encode(errors="replace")) > 255 for part in parts):
@@ -62,7 +67,7 @@ def key_problem(key: str) -> str | None:
     return None
 
 
-def _problems(objects: list[SourceObject]) -> Iterator[str]:
+def _problems(objects: list[ListedObject]) -> Iterator[str]:
     keys = {one.key for one in objects}
     for key in sorted(keys):
         if problem := key_problem(key):

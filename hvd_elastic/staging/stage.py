@@ -7,10 +7,10 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hvd_elastic.mpijob.contract import ENV_DATA
 from hvd_elastic.staging import stage_marker
@@ -21,8 +21,10 @@ from hvd_elastic.staging.progress_line import StageProgress
 from hvd_elastic.staging.source_manifest import STATE_FOLDER, SourceManifest
 from hvd_elastic.staging.stage_errors import StageError
 from hvd_elastic.staging.stage_marker import RearrangedMarker, SuccessMarker
-from hvd_elastic.stores.bucket.object_source import ObjectSource
 from hvd_elastic.system.file_system_sync import sync_file_system
+
+if TYPE_CHECKING:
+    from hvd_elastic.stores.data_set.object_source import ObjectSource
 
 _RECORDS_FILE: Final = "records.jsonl"
 _INCOMING_FOLDER: Final = "incoming"
@@ -34,12 +36,12 @@ class Staged:
     """What a staging has done."""
 
     marker: SuccessMarker
-    copied: int
+    copied: int = 0
     """Objects that were read from the source."""
     kept: int
     """Objects whose files were there."""
-    removed: int
-    rearranged: bool
+    removed: int = 0
+    rearranged: bool = False
     """Whether the command ran. False also if there is none, or it has run before."""
 
 
@@ -56,22 +58,29 @@ def stage(
     """Copy everything below `source_url` into `folder`, then run `rearrange` on it once.
 
     Args:
-        source_url: `s3://bucket/prefix`.
+        source_url: `s3://bucket/prefix`, `gs://bucket/prefix`, a container of Azure as in a checkpoint's URL, or
+            `https://host/folder/list.tsv` (`url_list.py`).
         folder: is made if it does not exist. A second process that stages into it waits for the first one's end.
-        endpoint: URL of an S3 service other than AWS's.
+        endpoint: URL of another service than the cloud's own.
         threads: ranges and small objects that are read at once.
         range_bytes: larger objects are read in ranges of this size.
         rearrange: a command that runs in `folder` after the copy. It must bear being run again after it was killed.
         report: is told how far it is, one call at a time.
 
-    Raises StageError (UnusableSourceError names all keys that cannot be files) and OSError. What was copied stays.
+    Raises StageError (UnusableSourceError names all keys that cannot be files), StoreError, CheckpointUrlError and
+    OSError. What was copied stays.
     """
+    from hvd_elastic.stores.data_set.object_source import ObjectSource
+
     source = ObjectSource(source_url, endpoint=endpoint, threads=threads)
-    try:
-        with _lock_of(folder / STATE_FOLDER):
-            return _stage(source, folder, threads=threads, range_bytes=range_bytes, rearrange=rearrange, report=report)
-    finally:
-        source.close()
+    with closing(source), _lock_of(folder / STATE_FOLDER):
+        manifest = SourceManifest.of(source.objects())
+        if not manifest.objects:
+            raise StageError(f"{source.url}: there is no object below this prefix: correct the URL")
+        if rearrange and (known := _finished(folder, source.url, manifest, rearrange)):
+            return Staged(marker=known, kept=known.objects)
+        done = _copy(source, manifest, folder, threads=threads, range_bytes=range_bytes, report=report)
+        return replace(done, rearranged=bool(rearrange) and _rearrange(folder, done.marker, rearrange))
 
 
 @contextmanager
@@ -94,32 +103,6 @@ def _lock_of(folder: Path) -> Iterator[None]:
         yield
 
 
-def _stage(
-    source: ObjectSource,
-    folder: Path,
-    *,
-    threads: int,
-    range_bytes: int,
-    rearrange: Sequence[str],
-    report: Callable[[StageProgress], None],
-) -> Staged:
-    manifest = SourceManifest.of(source.objects())
-    if not manifest.objects:
-        raise StageError(f"{source.url}: there is no object below this prefix: correct the URL")
-    if rearrange and (known := _finished(folder, source.url, manifest, rearrange)):
-        return Staged(marker=known, copied=0, kept=known.objects, removed=0, rearranged=False)
-    done = _copy(source, manifest, folder, threads=threads, range_bytes=range_bytes, report=report)
-    if not rearrange:
-        return done
-    return Staged(
-        marker=done.marker,
-        copied=done.copied,
-        kept=done.kept,
-        removed=done.removed,
-        rearranged=_rearrange(folder, done.marker, rearrange),
-    )
-
-
 def _finished(folder: Path, url: str, manifest: SourceManifest, command: Sequence[str]) -> SuccessMarker | None:
     """The marker of a data set that was rearranged. Its files are no longer the source's: none is compared."""
     success, rearranged = stage_marker.read_success(folder), stage_marker.read_rearranged(folder)
@@ -129,7 +112,7 @@ def _finished(folder: Path, url: str, manifest: SourceManifest, command: Sequenc
 
 
 def _copy(
-    source: ObjectSource,
+    source: "ObjectSource",
     manifest: SourceManifest,
     folder: Path,
     *,
@@ -142,7 +125,7 @@ def _copy(
     plan = plan_copy(manifest, known, _files(folder, {*known, *(one.key for one in manifest.objects)}, threads))
     before = stage_marker.read_success(folder)
     if plan.is_empty and before and (before.digest, before.source) == (manifest.digest, source.url):
-        return Staged(marker=before, copied=0, kept=len(plan.done), removed=0, rearranged=False)
+        return Staged(marker=before, kept=len(plan.done))
     folder.mkdir(parents=True, exist_ok=True)
     stage_marker.clear(folder)
     for key in plan.remove:
@@ -171,10 +154,9 @@ def _copy(
         unverified=copier.unverified,
     )
     sync_file_system(folder)
-    stage_marker.write_success(folder, marker)
+    stage_marker.write(folder, marker)
     kept = len(plan.done)
-    copied = len(manifest.objects) - kept
-    return Staged(marker=marker, copied=copied, kept=kept, removed=len(plan.remove), rearranged=False)
+    return Staged(marker=marker, copied=len(manifest.objects) - kept, kept=kept, removed=len(plan.remove))
 
 
 def _files(folder: Path, keys: Iterable[str], threads: int) -> dict[str, FileFacts]:
@@ -196,7 +178,7 @@ def _rearrange(folder: Path, success: SuccessMarker, command: Sequence[str]) -> 
         raise StageError(f"rearrange: {' '.join(command)} ended with code {error.returncode}") from error
     except OSError as error:
         raise StageError(f"rearrange: {' '.join(command)}: {error}") from error
-    stage_marker.write_rearranged(folder, wanted)
+    stage_marker.write(folder, wanted)
     return True
 
 

@@ -20,4 +20,4 @@ class UnusableWantedError(StageError):
 
 
 class DigestError(StageError):
-    """What arrived differs from the object's ETag."""
+    """What arrived differs from what the store says of the object's bytes."""

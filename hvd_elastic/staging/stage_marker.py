@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from hvd_elastic.staging.source_manifest import REARRANGED_FILE, SUCCESS_FILE
 from hvd_elastic.system.atomic_file import replace_file
@@ -20,8 +20,8 @@ class SuccessMarker:
     digest: str
     """Of the source's manifest."""
     unverified: int
-    """Of those that the last run read: objects whose ETag says nothing of their bytes (SSE-KMS, SSE-C, uneven parts).
-    Their size and version were checked."""
+    """Of those that the last run read: objects of whose bytes the store says nothing. Their size and version were
+    checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,32 +32,23 @@ class RearrangedMarker:
     command: Sequence[str]
 
 
+_Marker = TypeVar("_Marker", SuccessMarker, RearrangedMarker)
+
+
 def read_success(folder: Path) -> SuccessMarker | None:
     """The marker. None: there is none, or it is not one of staging's (Hadoop's is empty)."""
-    found = _read(folder / SUCCESS_FILE)
-    try:
-        return SuccessMarker(**found) if found else None
-    except TypeError:
-        return None
+    return _read(folder / SUCCESS_FILE, SuccessMarker)
 
 
 def read_rearranged(folder: Path) -> RearrangedMarker | None:
     """The marker of the command that ran last. None: none has run to its end."""
-    found = _read(folder / REARRANGED_FILE)
-    try:
-        return RearrangedMarker(**found) if found else None
-    except TypeError:
-        return None
+    return _read(folder / REARRANGED_FILE, RearrangedMarker)
 
 
-def write_success(folder: Path, marker: SuccessMarker) -> None:
-    """Say that the data set is whole. Raises OSError."""
-    replace_file(folder / SUCCESS_FILE, json.dumps(asdict(marker), indent=1) + "\n")
-
-
-def write_rearranged(folder: Path, marker: RearrangedMarker) -> None:
-    """Say that the command has ended well. Raises OSError."""
-    replace_file(folder / REARRANGED_FILE, json.dumps(asdict(marker), indent=1) + "\n")
+def write(folder: Path, marker: SuccessMarker | RearrangedMarker) -> None:
+    """Say that the data set is whole, or that the command has ended well. Raises OSError."""
+    name = SUCCESS_FILE if isinstance(marker, SuccessMarker) else REARRANGED_FILE
+    replace_file(folder / name, json.dumps(asdict(marker), indent=1) + "\n")
 
 
 def clear(folder: Path) -> None:
@@ -66,9 +57,8 @@ def clear(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path, kind: type[_Marker]) -> _Marker | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return kind(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
         return None
-    return found if isinstance(found, dict) else None

@@ -14,7 +14,8 @@ How data flows, for a checkpoint:
     err   StoreError and its kinds (errors.py): what may pass was asked again by then (retry.py). The words of a cloud's
           library end in its module
 
-A data set's listings and reads are in `bucket/`.
+A data set is listed by the same requests and read by obstore: `data_set/`. `stored_digest.py` compares bytes to what a
+store says of them.
 
 Where to change what:
 

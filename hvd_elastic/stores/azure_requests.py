@@ -9,8 +9,9 @@ and belong to no upload. Those that were never committed go after a week, or as 
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from azure.core import MatchConditions
@@ -21,11 +22,16 @@ from azure.identity import DefaultAzureCredential
 from azure.storage.blob import BlobBlock, ContainerClient
 from requests import Session
 
-from hvd_elastic.stores import bounded_transport
-from hvd_elastic.stores.errors import CorruptError, StoreError
-from hvd_elastic.stores.object_requests import ConditionError
+from hvd_elastic.stores import bounded_transport, object_requests
+from hvd_elastic.stores.errors import CorruptError, MissingError
+from hvd_elastic.stores.object_requests import ConditionError, ListedObject
 from hvd_elastic.stores.retry import TransientError, no_answer, no_credentials, refusal
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
+from hvd_elastic.stores.stored_digest import StoredDigest
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import AzureCredential, AzureStore
 
 _ADVICE: Final = {
     401: "the credentials are not taken: see docs/checkpoints.md on what a pod needs",
@@ -33,9 +39,10 @@ _ADVICE: Final = {
     404: "create the container, or correct the URL",
 }
 _REFUSED_CONDITIONS: Final = frozenset({"BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"})
-_MISSING: Final = frozenset({"BlobNotFound", "ResourceNotFound"})
+_MISSING: Final = frozenset({"BlobNotFound", "ResourceNotFound", "InvalidRange"})
 _WHOLE_RANGE_BYTES: Final = 1 << 30
 """A range of up to this is read by one request."""
+_SCOPE: Final = "https://storage.azure.com/.default"
 
 
 @contextmanager
@@ -51,19 +58,14 @@ def translate_errors(what: str) -> Iterator[None]:
         raise no_answer(what, error) from error
 
 
-def _code(error: BaseException | None) -> str:
-    """The code of the answer that caused an error; empty if there was no answer."""
-    response = getattr(error, "response", None)
-    code = getattr(error, "error_code", None) or (response.headers.get("x-ms-error-code", "") if response else "")
-    return str(getattr(code, "value", code))
-
-
 def _refused(what: str, error: HttpResponseError) -> Exception:
-    code, headers = _code(error), error.response.headers
+    headers = error.response.headers
+    given = getattr(error, "error_code", None) or headers.get("x-ms-error-code", "")
+    code = str(getattr(given, "value", given))
     if code in _REFUSED_CONDITIONS or error.status_code == 412:
         return ConditionError(what)
     is_login = isinstance(error, ClientAuthenticationError) and "x-ms-error-code" not in headers
-    reason = f"{code} {'no token: ' if is_login else ''}{(error.message or '').splitlines()[0][:300]}"
+    reason = f"{code} {'no token: ' if is_login else ''}{(error.message or '').partition(chr(10))[0][:300]}"
     return refusal(
         what,
         int(error.status_code or 0),
@@ -71,16 +73,20 @@ def _refused(what: str, error: HttpResponseError) -> Exception:
         advice=_ADVICE,
         retry_after=headers.get("Retry-After"),
         transient=code == "Md5Mismatch",
+        missing=code in _MISSING,
     )
+
+
+def _account(account_url: str) -> str:
+    url = urlsplit(account_url)
+    return url.path.strip("/") or url.netloc.partition(".")[0]
 
 
 def _credential(account_url: str) -> Any:
     """An account's key or signature of the environment, else an identity, whichever way this machine has one."""
-    url = urlsplit(account_url)
-    account = url.path.strip("/") or url.netloc.partition(".")[0]
     for name in ("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"):  # of Azure's command line; of fsspec and obstore
         if key := os.environ.get(name):
-            return AzureNamedKeyCredential(account, key)
+            return AzureNamedKeyCredential(_account(account_url), key)
     if signature := os.environ.get("AZURE_STORAGE_SAS_TOKEN"):
         return AzureSasCredential(signature)
     return DefaultAzureCredential()
@@ -97,12 +103,13 @@ class AzureRequests:
         """Nothing is sent. `account_url`: `https://ACCOUNT.blob.core.windows.net`."""
         self._prefix = f"{prefix}/" if prefix else ""
         self.where = f"{account_url}/{container}/{self._prefix}"
+        self._account_url, self._credential = account_url, _credential(account_url)
         self._session = Session()
         bounded_transport.mount(self._session, threads=threads)
         self._container = ContainerClient(
             account_url,
             container,
-            credential=_credential(account_url),
+            credential=self._credential,
             transport=RequestsTransport(session=self._session, session_owner=False),
             retry_total=0,
             max_single_put_size=SMALL_BYTES,
@@ -112,16 +119,11 @@ class AzureRequests:
     def _blob(self, key: str) -> Any:
         return self._container.get_blob_client(self._prefix + key)
 
-    def read(self, key: str) -> StoredObject | None:
+    def read(self, key: str) -> StoredObject:
         """The MD5 that the store has is compared, if it has one."""
-        try:
-            with translate_errors(f"{self.where}{key}"):
-                found = self._blob(key).download_blob(length=SMALL_BYTES + 1, offset=0)
-                data = found.readall()
-        except StoreError as error:
-            if _code(error.__cause__) in _MISSING:
-                return None
-            raise
+        with translate_errors(f"{self.where}{key}"):
+            found = self._blob(key).download_blob(length=SMALL_BYTES + 1, offset=0)
+            data = found.readall()
         if len(data) > SMALL_BYTES:
             raise CorruptError(f"{self.where}{key} is longer than {SMALL_BYTES} bytes")
         md5 = found.properties.content_settings.content_md5
@@ -129,52 +131,68 @@ class AzureRequests:
             raise TransientError(f"{self.where}{key}: other bytes have arrived than are stored")
         return StoredObject(data=data, version=found.properties.etag)
 
-    def size_of(self, key: str) -> int | None:
-        try:
-            with translate_errors(f"{self.where}{key}: look"):
-                return int(self._blob(key).get_blob_properties().size)
-        except StoreError as error:
-            if _code(error.__cause__) in _MISSING:
-                return None
-            raise
+    def size_of(self, key: str) -> int:
+        with translate_errors(f"{self.where}{key}: look"):
+            return int(self._blob(key).get_blob_properties().size)
 
     def write(self, key: str, data: bytes, *, version: str | None) -> str:
         missing = {"match_condition": MatchConditions.IfMissing}
         condition = missing if version is None else {"match_condition": MatchConditions.IfNotModified, "etag": version}
-        try:
-            with translate_errors(f"{self.where}{key}: put"):
-                put = self._blob(key).upload_blob(data, overwrite=True, validate_content=True, **condition)
-        except StoreError as error:
-            if _code(error.__cause__) in _MISSING:
-                raise ConditionError(key) from error
-            raise
-        return str(put["etag"])
+        with translate_errors(f"{self.where}{key}: put"):
+            put = self._blob(key).upload_blob(data, overwrite=True, validate_content=True, **condition)
+            return str(put["etag"])
 
-    def page(self, folder: str, more: str | None) -> tuple[Sequence[str], str | None]:
-        """5000 keys at most."""
-        with translate_errors(f"{self.where}{folder}/: list"):
-            listed = self._container.list_blob_names(name_starts_with=f"{self._prefix}{folder}/")
-            pages = listed.by_page(more)
-            keys = [name.removeprefix(self._prefix) for name in next(pages, ())]
-            return keys, pages.continuation_token or None
+    def page(self, below: str, more: str | None) -> tuple[Sequence[ListedObject], str | None]:
+        """5000 objects at most, without the folders of an account with a hierarchical namespace."""
+        with translate_errors(f"{self.where}{below}: list"):
+            pages = self._container.list_blobs(self._prefix + below, include=["metadata"]).by_page(more)
+            found = [self._listed(blob) for blob in next(pages, ()) if not (blob.metadata or {}).get("hdi_isfolder")]
+            return found, pages.continuation_token or None
+
+    def _listed(self, blob: Any) -> ListedObject:
+        md5 = blob.content_settings.content_md5
+        digest = StoredDigest(algorithm="md5", value=bytes(md5)) if md5 else None
+        key = blob.name.removeprefix(self._prefix)
+        return ListedObject(key=key, size_bytes=blob.size, version=blob.etag.strip('"'), digest=digest)
+
+    def digest_of(self, one: ListedObject) -> StoredDigest | None:
+        """That of the listing."""
+        return one.digest
+
+    def bulk(self, one: ListedObject) -> "tuple[str, GetOptions]":
+        return self._prefix + one.key, {"if_match": f'"{one.version}"'}
+
+    def bulk_store(self) -> "AzureStore":
+        from obstore.store import AzureStore
+
+        authorities = bounded_transport.authorities()
+        return AzureStore(
+            self._container.container_name,
+            account_name=_account(self._account_url),
+            endpoint=self._account_url,
+            use_emulator=False,
+            skip_signature=False,
+            credential_provider=self._bulk_credential,
+            client_options=object_requests.bulk_options(self._account_url, authorities=authorities),
+            retry_config={"max_retries": 0},
+        )
+
+    def _bulk_credential(self) -> "AzureCredential":
+        if isinstance(self._credential, AzureNamedKeyCredential):
+            return {"access_key": self._credential.named_key.key, "expires_at": None}
+        if isinstance(self._credential, AzureSasCredential):
+            return {"sas_token": self._credential.signature, "expires_at": None}
+        token = self._credential.get_token(_SCOPE)
+        return {"token": token.token, "expires_at": datetime.fromtimestamp(token.expires_on, UTC)}
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
-            try:
-                with translate_errors(f"{self.where}{key}: delete"):
-                    self._blob(key).delete_blob(delete_snapshots="include")
-            except StoreError as error:
-                if _code(error.__cause__) not in _MISSING:
-                    raise
+            with suppress(MissingError), translate_errors(f"{self.where}{key}: delete"):
+                self._blob(key).delete_blob(delete_snapshots="include")
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
-        try:
-            with translate_errors(f"{self.where}{key}"):
-                found = self._blob(key).download_blob(offset=offset, length=len(target)).readall()
-        except StoreError as error:
-            if _code(error.__cause__) in {*_MISSING, "InvalidRange"}:
-                raise CorruptError(f"{self.where}{key} is missing or too short") from error
-            raise
+        with translate_errors(f"{self.where}{key}"):
+            found = self._blob(key).download_blob(offset=offset, length=len(target)).readall()
         if len(found) != len(target):
             raise CorruptError(f"{self.where}{key} is too short")
         target[:] = found
@@ -197,13 +215,9 @@ class AzureRequests:
     def abort_upload(self, key: str, upload: str) -> None:
         """Commit no blocks, unless the object is there, which discards those that are; delete the empty object."""
         blob = self._blob(key)
-        with translate_errors(f"{self.where}{key}: abort"):
-            try:
-                empty = blob.commit_block_list([], match_condition=MatchConditions.IfMissing)
-                blob.delete_blob(etag=empty["etag"], match_condition=MatchConditions.IfNotModified)
-            except HttpResponseError as error:
-                if _code(error) not in _REFUSED_CONDITIONS | _MISSING:
-                    raise
+        with suppress(ConditionError, MissingError), translate_errors(f"{self.where}{key}: abort"):
+            empty = blob.commit_block_list([], match_condition=MatchConditions.IfMissing)
+            blob.delete_blob(etag=empty["etag"], match_condition=MatchConditions.IfNotModified)
 
     def uploads(self, folder: str) -> Iterator[tuple[str, str]]:
         """Names with blocks and no object: a listing with them less one without."""

@@ -1,11 +1,13 @@
 """Time limits of requests that a cloud's library sends through `requests`, as those of Google and of Azure do."""
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Any, Final
 
 from requests import Response, Session
 from requests.adapters import HTTPAdapter
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3 import HTTPResponse
 from urllib3.exceptions import HTTPError
 
@@ -49,3 +51,8 @@ def mount(session: Session, *, threads: int) -> None:
     """Have all requests of a session sent within the limits."""
     for scheme in ("http://", "https://"):
         session.mount(scheme, BoundedTransport(threads=threads))
+
+
+def authorities() -> str:
+    """The file of those whom such a session trusts."""
+    return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH

@@ -17,6 +17,10 @@ class StoreError(CheckpointError):
     """A request to the store failed, after all retries."""
 
 
+class MissingError(StoreError):
+    """The store has no such object, or not so many bytes of it."""
+
+
 class StoreFullError(StoreError):
     """No space, or no quota, is left in the store."""
 
@@ -25,9 +29,5 @@ class CorruptError(CheckpointError):
     """What was read differs from what was written, in a digest, a size or the structure."""
 
 
-class BucketError(HvdElasticError):
-    """A bucket could not be listed or read."""
-
-
-class ChangedObjectError(BucketError):
+class ChangedObjectError(StoreError):
     """An object was replaced or deleted while it was read."""

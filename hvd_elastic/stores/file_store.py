@@ -15,11 +15,13 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from hvd_elastic.stores.errors import CorruptError, StoreError, StoreFullError
 from hvd_elastic.stores.retry import TransientError, call_with_retries
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
+
+T = TypeVar("T")
 
 GENERATIONS: Final = 64
 """Generations of a register that are kept. Only a writer that missed this many could create an old number again."""
@@ -136,9 +138,12 @@ class FileStore:
         self._sleep = sleep
         self._attempts = attempts
 
+    def _ask(self, action: Callable[[], T]) -> T:
+        return call_with_retries(action, attempts=self._attempts, sleep=self._sleep)
+
     def read(self, key: str) -> StoredObject | None:
         """Return a small file, or the newest generation of a register."""
-        return call_with_retries(lambda: self._read(self.root / key), attempts=self._attempts, sleep=self._sleep)
+        return self._ask(lambda: self._read(self.root / key))
 
     def _read(self, path: Path) -> StoredObject | None:
         with translate_errors(path):
@@ -155,7 +160,7 @@ class FileStore:
                 return None
 
     def size_of(self, key: str) -> int | None:
-        return call_with_retries(lambda: self._size(self.root / key), attempts=self._attempts, sleep=self._sleep)
+        return self._ask(lambda: self._size(self.root / key))
 
     def _size(self, path: Path) -> int | None:
         with translate_errors(path):
@@ -166,9 +171,7 @@ class FileStore:
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a small file unless it exists."""
-        return call_with_retries(
-            lambda: self._create(self.root / key, data), attempts=self._attempts, sleep=self._sleep
-        )
+        return self._ask(lambda: self._create(self.root / key, data))
 
     def _create(self, path: Path, data: bytes) -> bool:
         partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PARTIAL}")
@@ -231,7 +234,7 @@ class FileStore:
                 except FileNotFoundError:
                     return []
 
-        return call_with_retries(names, attempts=self._attempts, sleep=self._sleep)
+        return self._ask(names)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete files, in the order given."""
@@ -244,9 +247,7 @@ class FileStore:
         return FileUpload(self.root / key)
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
-        call_with_retries(
-            lambda: self._fill(self.root / key, offset, target), attempts=self._attempts, sleep=self._sleep
-        )
+        self._ask(lambda: self._fill(self.root / key, offset, target))
 
     def _fill(self, path: Path, offset: int, target: memoryview) -> None:
         with translate_errors(path):

@@ -12,27 +12,33 @@ import base64
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from contextlib import contextmanager, suppress
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 import google.auth
 import google_crc32c
-from google.api_core.exceptions import GoogleAPICallError, NotFound, RequestRangeNotSatisfiable
+from google.api_core.exceptions import GoogleAPICallError
 from google.auth.credentials import AnonymousCredentials, with_scopes_if_required
 from google.auth.exceptions import GoogleAuthError, TransportError
-from google.auth.transport.requests import AuthorizedSession
+from google.auth.transport.requests import AuthorizedSession, Request
 from google.cloud.storage import Client
 from google.cloud.storage.exceptions import DataCorruption
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from hvd_elastic.stores import bounded_transport
-from hvd_elastic.stores.errors import CorruptError, StoreError
-from hvd_elastic.stores.object_requests import ConditionError
+from hvd_elastic.stores import bounded_transport, object_requests
+from hvd_elastic.stores.errors import CorruptError, MissingError, StoreError
+from hvd_elastic.stores.object_requests import ConditionError, ListedObject
 from hvd_elastic.stores.retry import TransientError, no_answer, no_credentials, refusal
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
+from hvd_elastic.stores.stored_digest import StoredDigest
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import GCSCredential, GCSStore
 
 _SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
 _ADVICE: Final = {
@@ -42,6 +48,8 @@ _ADVICE: Final = {
 }
 _DAMAGED: Final = "doesn't match calculated"
 """In the answer to a body that has another checksum than was announced (JSON API); the XML API has a code for it."""
+_NO_BUCKET: Final = "bucket does not exist"
+"""In the answer of both APIs. Else 404 says that there is no such object."""
 _ONCE: Final = {"retry": None}
 
 
@@ -66,8 +74,15 @@ def _refused(what: str, status: int, reason: str, headers: Mapping[str, str], co
     if status == 412:
         return ConditionError(what)
     is_damaged = _DAMAGED in reason or code == "BadDigest"
-    retry_after = headers.get("Retry-After")
-    return refusal(what, status, reason, advice=_ADVICE, retry_after=retry_after, transient=is_damaged)
+    return refusal(
+        what,
+        status,
+        reason,
+        advice=_ADVICE,
+        retry_after=headers.get("Retry-After"),
+        transient=is_damaged,
+        missing=status in {404, 416} and _NO_BUCKET not in reason,
+    )
 
 
 def _checksum(data: bytes) -> str:
@@ -77,9 +92,9 @@ def _checksum(data: bytes) -> str:
 class _Target:
     """What the library writes an object's bytes to."""
 
-    def __init__(self, room: memoryview | None) -> None:
+    def __init__(self, what: str, room: memoryview | None = None) -> None:
         """Without `room` it takes a small object, whatever its size."""
-        self._room, self.found = room, bytearray()
+        self._what, self._room, self.found = what, room, bytearray()
         self.filled = 0
 
     def write(self, piece: bytes) -> int:
@@ -89,7 +104,7 @@ class _Target:
             self._room[self.filled : self.filled + len(piece)] = piece
         self.filled += len(piece)
         if self._room is None and self.filled > SMALL_BYTES:
-            raise CorruptError(f"is longer than {SMALL_BYTES} bytes")
+            raise CorruptError(f"{self._what} is longer than {SMALL_BYTES} bytes")
         return len(piece)
 
 
@@ -126,31 +141,19 @@ class GcsRequests:
     def _blob(self, key: str, generation: int | None = None) -> Any:
         return self._client()[0].bucket(self._bucket).blob(self._prefix + key, generation=generation)
 
-    def read(self, key: str) -> StoredObject | None:
+    def read(self, key: str) -> StoredObject:
         """The library compares its CRC32C."""
-        target = _Target(None)
-        try:
-            with translate_errors(f"{self.where}{key}"):
-                blob = self._blob(key)
-                blob.download_to_file(target, raw_download=True, checksum="crc32c", **_ONCE)
-        except StoreError as error:
-            if isinstance(error.__cause__, NotFound):
-                return None
-            raise
-        except CorruptError as error:
-            raise CorruptError(f"{self.where}{key} {error}") from None
+        target = _Target(f"{self.where}{key}")
+        with translate_errors(f"{self.where}{key}"):
+            blob = self._blob(key)
+            blob.download_to_file(target, raw_download=True, checksum="crc32c", **_ONCE)
         return StoredObject(data=bytes(target.found), version=str(blob.generation))
 
-    def size_of(self, key: str) -> int | None:
-        try:
-            with translate_errors(f"{self.where}{key}: look"):
-                blob = self._blob(key)
-                blob.reload(**_ONCE)
-        except StoreError as error:
-            if isinstance(error.__cause__, NotFound):
-                return None
-            raise
-        return int(blob.size)
+    def size_of(self, key: str) -> int:
+        with translate_errors(f"{self.where}{key}: look"):
+            blob = self._blob(key)
+            blob.reload(**_ONCE)
+            return int(blob.size)
 
     def write(self, key: str, data: bytes, *, version: str | None) -> str:
         with translate_errors(f"{self.where}{key}: put"):
@@ -158,33 +161,62 @@ class GcsRequests:
             blob.upload_from_string(data, if_generation_match=int(version or 0), checksum="crc32c", **_ONCE)
             return str(blob.generation)
 
-    def page(self, folder: str, more: str | None) -> tuple[Sequence[str], str | None]:
-        """1000 keys at most."""
-        with translate_errors(f"{self.where}{folder}/: list"):
-            wanted = {"prefix": f"{self._prefix}{folder}/", "fields": "items(name),nextPageToken"}
-            found = self._client()[0].list_blobs(self._bucket, page_token=more, **wanted, **_ONCE)
+    def page(self, below: str, more: str | None) -> tuple[Sequence[ListedObject], str | None]:
+        """1000 objects at most."""
+        with translate_errors(f"{self.where}{below}: list"):
+            wanted = "items(name,size,generation,crc32c),nextPageToken"
+            found = self._client()[0].list_blobs(
+                self._bucket, prefix=self._prefix + below, page_token=more, fields=wanted, **_ONCE
+            )
             page = next(found.pages, ())
-            return [blob.name.removeprefix(self._prefix) for blob in page], found.next_page_token
+            return [self._listed(blob) for blob in page], found.next_page_token
+
+    def _listed(self, blob: Any) -> ListedObject:
+        digest = StoredDigest(algorithm="crc32c", value=base64.b64decode(blob.crc32c)) if blob.crc32c else None
+        key = blob.name.removeprefix(self._prefix)
+        return ListedObject(key=key, size_bytes=blob.size, version=str(blob.generation), digest=digest)
+
+    def digest_of(self, one: ListedObject) -> StoredDigest | None:
+        """That of the listing."""
+        return one.digest
+
+    def bulk(self, one: ListedObject) -> "tuple[str, GetOptions]":
+        return self._prefix + one.key, {"version": one.version}
+
+    def bulk_store(self) -> "GCSStore":
+        from obstore.store import GCSStore
+
+        client, session = self._client()
+        is_plain = isinstance(session.credentials, AnonymousCredentials)
+        # Else it would unpack what is stored with `Content-Encoding: gzip` ("Transcoding of gzip-compressed files").
+        as_stored = {"Accept-Encoding": "gzip"}
+        url, authorities = client.api_endpoint, bounded_transport.authorities()
+        return GCSStore(
+            self._bucket,
+            base_url=url,
+            skip_signature=is_plain,
+            credential_provider=None if is_plain else self._credential,
+            client_options=object_requests.bulk_options(
+                client.api_endpoint, authorities=authorities, headers=as_stored
+            ),
+            retry_config={"max_retries": 0},
+        )
+
+    def _credential(self) -> "GCSCredential":
+        credentials = self._client()[1].credentials
+        credentials.before_request(Request(), "GET", "", {})  # renews them if they are about to end
+        return {"token": credentials.token, "expires_at": credentials.expiry and credentials.expiry.replace(tzinfo=UTC)}
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
-            try:
-                with translate_errors(f"{self.where}{key}: delete"):
-                    self._blob(key).delete(**_ONCE)
-            except StoreError as error:
-                if not isinstance(error.__cause__, NotFound):
-                    raise
+            with suppress(MissingError), translate_errors(f"{self.where}{key}: delete"):
+                self._blob(key).delete(**_ONCE)
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
-        into = _Target(target)
-        try:
-            with translate_errors(f"{self.where}{key}"):
-                span = {"start": offset, "end": offset + len(target) - 1}
-                self._blob(key).download_to_file(into, raw_download=True, checksum=None, **span, **_ONCE)
-        except StoreError as error:
-            if isinstance(error.__cause__, NotFound | RequestRangeNotSatisfiable):
-                raise CorruptError(f"{self.where}{key} is missing or too short") from error
-            raise
+        into = _Target(f"{self.where}{key}", target)
+        with translate_errors(f"{self.where}{key}"):
+            span = {"start": offset, "end": offset + len(target) - 1}
+            self._blob(key).download_to_file(into, raw_download=True, checksum=None, **span, **_ONCE)
         if into.filled != len(target):
             raise CorruptError(f"{self.where}{key} is too short")
 
@@ -236,27 +268,21 @@ class GcsRequests:
         """1000 at most: the next save finds more."""
         query = {"uploads": "", "prefix": f"{self._prefix}{folder}/"}
         answer = self._xml(f"{folder}/: list uploads", "GET", "", params=query)
-        for upload in _elements(answer.content, "Upload"):
-            found = {_name(each): each.text or "" for each in upload}
-            yield found["Key"].removeprefix(self._prefix), found["UploadId"]
+        for upload in _parsed(answer.content).iterfind(".//{*}Upload"):
+            yield upload.findtext("{*}Key", "").removeprefix(self._prefix), upload.findtext("{*}UploadId", "")
 
     def close(self) -> None:
         if self._opened is not None:
             self._opened[1].close()
 
 
-def _name(element: ET.Element) -> str:
-    return element.tag.rpartition("}")[2]
-
-
-def _elements(document: bytes, name: str) -> list[ET.Element]:
-    """All elements of this name, whatever their namespace."""
+def _parsed(document: bytes) -> ET.Element:
     try:
-        root = ET.fromstring(document)  # noqa: S314 - from the store that the checkpoints are in
+        return ET.fromstring(document)  # noqa: S314 - from the store that the checkpoints are in
     except ET.ParseError:
-        return []
-    return [each for each in root.iter() if _name(each) == name]
+        return ET.Element("none")
 
 
 def _text(document: bytes, name: str) -> str:
-    return next((each.text or "" for each in _elements(document, name)), "")
+    """Of the first element of this name, whatever its namespace."""
+    return _parsed(document).findtext(f".//{{*}}{name}", "")

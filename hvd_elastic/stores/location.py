@@ -73,11 +73,19 @@ class Location:
     """Parts transferred at once. The process holds this many parts in memory in addition to the snapshot."""
 
     @classmethod
-    def parse(cls, url: str) -> "Location":
-        """Parse a URL. Raises CheckpointUrlError, which names every problem."""
+    def parse(cls, url: str, *, endpoint: str | None = None, needs_prefix: bool = True) -> "Location":
+        """Parse a URL. Raises CheckpointUrlError, which names every problem.
+
+        Args:
+            url: of a store.
+            endpoint: as the option of this name, which comes first.
+            needs_prefix: whether the root of a bucket is refused.
+        """
         split = urlsplit(url)
         options = dict(parse_qsl(split.query, keep_blank_values=True))
-        problems = _problems(split, options)
+        if endpoint and "endpoint" in _OPTIONS.get(split.scheme, ()):
+            options.setdefault("endpoint", endpoint)
+        problems = _problems(split, options, needs_prefix=needs_prefix)
         if problems:
             raise CheckpointUrlError("\n".join(f"{url}: {problem}" for problem in problems))
         bucket, account, path = _place(split)
@@ -109,12 +117,15 @@ class Location:
             return FileStore(Path(self.path), part_bytes=part_bytes, threads=self.threads, sleep=sleep)
         from hvd_elastic.stores.object_store import ObjectStore
 
+        return ObjectStore(self.requests(sleep=sleep), part_bytes=part_bytes, threads=self.threads, sleep=sleep)
+
+    def requests(self, *, sleep: Callable[[float], object] = time.sleep) -> ObjectRequests:
+        """The single requests of an object store. Raises CheckpointUrlError if its cloud's library is not installed."""
         try:
-            requests = call_with_retries(self._requests, attempts=ATTEMPTS, sleep=sleep)
+            return call_with_retries(self._requests, attempts=ATTEMPTS, sleep=sleep)
         except ImportError as error:
             way_out = f"pip install 'hvd-elastic[{_EXTRAS[self.scheme]}]'"
             raise CheckpointUrlError(f"{self.scheme}://{self.bucket}: {error}: {way_out}") from error
-        return ObjectStore(requests, part_bytes=part_bytes, threads=self.threads, sleep=sleep)
 
     def _requests(self) -> ObjectRequests:
         if self.scheme == "gs":
@@ -130,6 +141,13 @@ class Location:
 
         client = make_client(endpoint=self.endpoint, region=self.region, threads=self.threads)
         return S3Requests(client, bucket=self.bucket, prefix=self.path)
+
+
+def is_url_list(url: str) -> bool:
+    """Whether a URL is that of a file on some HTTP server, not of a container of Azure."""
+    split = urlsplit(url)
+    is_account = ".blob." in split.netloc and _ACCOUNT.fullmatch(split.netloc)
+    return split.scheme in {"http", "https"} and not is_account
 
 
 def _place(split: SplitResult) -> tuple[str, str | None, str]:
@@ -158,7 +176,7 @@ def _azure_endpoint(options: Mapping[str, str]) -> str | None:
     return endpoint or (_account_url(account) if account else None)
 
 
-def _problems(split: SplitResult, options: dict[str, str]) -> list[str]:
+def _problems(split: SplitResult, options: dict[str, str], *, needs_prefix: bool) -> list[str]:
     if split.scheme not in _OPTIONS:
         return [f"write {_FORMS}"]
     problems = [
@@ -175,7 +193,7 @@ def _problems(split: SplitResult, options: dict[str, str]) -> list[str]:
             problems.append(f"name an account of Azure: {form}")
         if not bucket:
             problems.append(f"name a {'bucket' if split.scheme in {'s3', 'gs'} else 'container'}: {form}")
-        if not path:
+        if not path and needs_prefix:
             problems.append(f"name a prefix of this job's own: {form}")
     if split.scheme == "az" and _azure_endpoint(options) is None:
         problems.append(f"name the account: az://container/prefix?account=NAME, or {_ENV_ACCOUNTS[0]}")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
-from hvd_elastic.stores.errors import StoreError
+from hvd_elastic.stores.errors import CorruptError, MissingError, StoreError
 from hvd_elastic.stores.object_requests import ConditionError, ObjectRequests
 from hvd_elastic.stores.retry import ATTEMPTS, call_with_retries
 from hvd_elastic.stores.store import StoredObject
@@ -69,10 +69,14 @@ class ObjectStore:
         return call_with_retries(request, attempts=self._attempts, sleep=self._sleep)
 
     def read(self, key: str) -> StoredObject | None:
-        return self.ask(lambda: self.requests.read(key))
+        with suppress(MissingError):
+            return self.ask(lambda: self.requests.read(key))
+        return None
 
     def size_of(self, key: str) -> int | None:
-        return self.ask(lambda: self.requests.size_of(key))
+        with suppress(MissingError):
+            return self.ask(lambda: self.requests.size_of(key))
+        return None
 
     def create(self, key: str, data: bytes) -> bool:
         return self.replace(key, data, version=None) is not None
@@ -81,7 +85,9 @@ class ObjectStore:
         """Write under a condition. Refused, it may be by an earlier attempt of its own, whose answer was lost."""
         try:
             return self.ask(lambda: self.requests.write(key, data, version=version))
-        except ConditionError:
+        except (ConditionError, MissingError) as error:
+            if version is None and isinstance(error, MissingError):  # not even a bucket is there
+                raise
             found = self.read(key)
             return found.version if found and found.data == data else None
 
@@ -101,8 +107,8 @@ class ObjectStore:
         found: list[str] = []
         more: str | None = None
         while True:
-            page, more = self.ask(lambda more=more: self.requests.page(folder, more))  # type: ignore[misc]
-            found += page
+            page, more = self.ask(lambda more=more: self.requests.page(f"{folder}/", more))  # type: ignore[misc]
+            found += (one.key for one in page)
             if more is None:
                 return tuple(found)
 
@@ -118,7 +124,10 @@ class ObjectStore:
         return ObjectUpload(self, key, size_bytes)
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
-        self.ask(lambda: self.requests.read_into(key, offset, target))
+        try:
+            self.ask(lambda: self.requests.read_into(key, offset, target))
+        except MissingError as error:
+            raise CorruptError(f"{self.requests.where}{key} is missing or too short") from error
 
     def free_bytes(self) -> None:
         """Unknown: an upload that finds no room fails."""

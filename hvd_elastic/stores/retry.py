@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from hvd_elastic.stores.errors import StoreError, StoreFullError
+from hvd_elastic.stores.errors import MissingError, StoreError, StoreFullError
 from hvd_elastic.system.backoff import Backoff
 
 T = TypeVar("T")
@@ -17,7 +17,8 @@ MOST_RETRY_AFTER_SECONDS: Final = 30.0
 """A store that asks for more is asked again before: a pod may have no more time than that."""
 
 _TRANSIENT_STATUS: Final = frozenset({408, 409, 429, 500, 502, 503, 504})
-_WRONG_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
+_WRONG_CERTIFICATE: Final = ("CERTIFICATE_VERIFY_FAILED", "invalid peer certificate")
+"""Of OpenSSL, and of obstore's rustls."""
 
 
 class TransientError(StoreError):
@@ -59,6 +60,7 @@ def refusal(
     retry_after: str | None = None,
     full: bool = False,
     transient: bool = False,
+    missing: bool = False,
 ) -> StoreError:
     """The error that an answer with this status is.
 
@@ -70,6 +72,7 @@ def refusal(
         retry_after: the header `Retry-After`; a date counts as none.
         full: the code means that the store is full.
         transient: the code means that another attempt may succeed.
+        missing: the code means that the object is not there, or not so long.
     """
     text = f"{what}: {status} {reason}".rstrip()
     if full or status == 507:
@@ -77,7 +80,8 @@ def refusal(
     if transient or status in _TRANSIENT_STATUS:
         seconds = float(retry_after) if retry_after and retry_after.isdecimal() else 0.0
         return TransientError(text, retry_after_seconds=seconds)
-    return StoreError(f"{text}: {advice[status]}" if status in advice else text)
+    kind = MissingError if missing else StoreError
+    return kind(f"{text}: {advice[status]}" if status in advice else text)
 
 
 def no_credentials(what: str, error: Exception) -> StoreError:
@@ -92,5 +96,6 @@ def no_credentials(what: str, error: Exception) -> StoreError:
 
 def no_answer(what: str, error: Exception) -> StoreError:
     """The error that a broken connection, an unknown name or silence is. A wrong certificate stays so."""
-    kind = StoreError if _WRONG_CERTIFICATE in str(error) else TransientError
-    return kind(f"{what}: {error}")
+    text = str(error)
+    kind = StoreError if any(words in text for words in _WRONG_CERTIFICATE) else TransientError
+    return kind(f"{what}: {text.partition(chr(10))[0]}")

@@ -6,17 +6,24 @@ content, so each part carries `x-amz-checksum-sha256`, which the store verifies.
 """
 
 import os
+import re
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.stores import object_requests, rotated_credentials
-from hvd_elastic.stores.errors import CorruptError, StoreError
-from hvd_elastic.stores.object_requests import ConditionError
+from hvd_elastic.stores.errors import ChangedObjectError, CorruptError, MissingError, StoreError
+from hvd_elastic.stores.object_requests import ConditionError, ListedObject
 from hvd_elastic.stores.retry import TransientError, no_answer, no_credentials, refusal
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
+from hvd_elastic.stores.stored_digest import CRCS, StoredDigest
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import S3Credential, S3Store
 
 DELETE_AT_ONCE: Final = 1_000
 _TRANSIENT_CODES: Final = frozenset(
@@ -24,46 +31,53 @@ _TRANSIENT_CODES: Final = frozenset(
 )
 _SKEWED: Final = "RequestTimeTooSkewed"
 """The request's time and that of S3 are 15 minutes apart or more. A new node may set its clock yet."""
+_MISSING_CODES: Final = frozenset({"NoSuchKey", "404", "InvalidRange"})
+"""The second is that of a HEAD, whose answer has no body."""
 _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"})
 _ADVICE: Final = {
     403: "grant s3:GetObject, PutObject, DeleteObject, ListBucket and AbortMultipartUpload on the prefix",
     404: "create the bucket, or correct the URL",
     501: "this endpoint lacks a required part of S3: use another endpoint, or a shared file system",
 }
+_ETAG: Final = re.compile(r"([0-9a-f]{32})(?:-([0-9]+))?")
+"""MD5 of the bytes, or of the MD5s of so many parts."""
+_SCOPE: Final = re.compile(r"AWS4-\S+ Credential=[^,]+/\d{8}/(?P<region>[^/,]+)/s3/aws4_request,")
+_CREDENTIALS_LAST: Final = timedelta(minutes=9)
+"""botocore hands out credentials that are good for ten more minutes at least (credentials.py,
+`_mandatory_refresh_timeout`); obstore asks again within the last five of these (object_store, client/token.rs)."""
 
 
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Translate the errors of botocore and urllib3 into StoreError, and 412 into ConditionError."""
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+    """Translate the errors of botocore and urllib3 into StoreError, and 412 into ConditionError.
+
+    A refused connection, a name that is not resolved, credentials that are not handed out: so a service looks that is
+    being restarted. botocore's other errors, such as a wrong parameter, stay.
+    """
+    from botocore import exceptions
+    from botocore.parsers import ResponseParserError
     from urllib3.exceptions import HTTPError
 
     try:
         yield
-    except ClientError as error:
+    except exceptions.ClientError as error:
         raise _error_of(what, error.response) from error
-    except NoCredentialsError as error:
+    except exceptions.NoCredentialsError as error:
         raise no_credentials(what, error) from error
-    except (BotoCoreError, HTTPError, OSError) as error:
-        raise (no_answer(what, error) if _may_pass(error) else StoreError(f"{what}: {error}")) from error
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether a request that got no answer may get one at the next attempt.
-
-    A wrong parameter stays so. A refused connection, a name that is not resolved, credentials that are not handed out:
-    so a service looks that is being restarted.
-    """
-    from botocore import exceptions
-
-    return not isinstance(error, exceptions.BotoCoreError) or isinstance(
-        error,
-        exceptions.ConnectionError
-        | exceptions.HTTPClientError
-        | exceptions.CredentialRetrievalError
-        | exceptions.MetadataRetrievalError
-        | exceptions.TokenRetrievalError,
-    )
+    except ResponseParserError as error:  # such as a proxy's word, instead of that of STS, which gives a role's keys
+        raise TransientError(f"{what}: an answer that is not AWS's: {str(error)[:300]!r}") from error
+    except (
+        exceptions.ConnectionError,
+        exceptions.HTTPClientError,
+        exceptions.CredentialRetrievalError,
+        exceptions.MetadataRetrievalError,
+        exceptions.TokenRetrievalError,
+        HTTPError,
+        OSError,
+    ) as error:
+        raise no_answer(what, error) from error
+    except exceptions.BotoCoreError as error:
+        raise StoreError(f"{what}: {error}") from error
 
 
 def _error_of(what: str, answer: Any) -> Exception:
@@ -79,20 +93,8 @@ def _error_of(what: str, answer: Any) -> Exception:
         retry_after=answer["ResponseMetadata"].get("HTTPHeaders", {}).get("retry-after"),
         full=code in _FULL_CODES,
         transient=code in {*_TRANSIENT_CODES, _SKEWED},
+        missing=code in _MISSING_CODES,
     )
-
-
-def _code(error: StoreError) -> str:
-    """The S3 error code of the answer that caused `error`; empty if there was no answer."""
-    from botocore.exceptions import ClientError
-
-    # An error of the connection has a `response` too, which is None.
-    return str(error.__cause__.response["Error"].get("Code", "")) if isinstance(error.__cause__, ClientError) else ""
-
-
-def _is_missing(error: StoreError) -> bool:
-    """Whether the store answered that there is no such key."""
-    return _code(error) in {"NoSuchKey", "404"}
 
 
 def make_client(*, endpoint: str | None, region: str | None, threads: int) -> Any:
@@ -130,53 +132,114 @@ class S3Requests:
         self._bucket, self._clock = bucket, clock
         self._prefix = f"{prefix}/" if prefix else ""
         self.where = f"s3://{bucket}/{self._prefix}"
+        self._listed_at: tuple[str, str] | None = None
+        client.meta.events.register("before-send.s3.ListObjectsV2", self._learn)
+
+    def _learn(self, request: Any, **_: Any) -> None:
+        """Note where boto3 sends a listing, after redirects: nothing else says host, style of address and region."""
+        authorization = request.headers.get("Authorization") or b""
+        text = authorization.decode() if isinstance(authorization, bytes) else authorization
+        if scope := _SCOPE.match(text):
+            self._listed_at = request.url.partition("?")[0].rstrip("/"), scope["region"]
 
     def _send(self, what: str, call: Callable[..., Any], **arguments: object) -> Any:
         with translate_errors(f"{self.where}{what}"):
             return call(Bucket=self._bucket, **arguments)
 
-    def read(self, key: str) -> StoredObject | None:
-        try:
-            with translate_errors(f"{self.where}{key}"):
-                answer = self.client.get_object(Bucket=self._bucket, Key=self._prefix + key)
-                if answer["ContentLength"] > SMALL_BYTES:
-                    raise CorruptError(f"{self.where}{key} is longer than {SMALL_BYTES} bytes")
-                data = bytearray(answer["ContentLength"])
-                self._read_body(answer["Body"], memoryview(data), key)
-                return StoredObject(data=bytes(data), version=answer["ETag"])
-        except StoreError as error:
-            if _is_missing(error):
-                return None
-            raise
+    def read(self, key: str) -> StoredObject:
+        with translate_errors(f"{self.where}{key}"):
+            answer = self.client.get_object(Bucket=self._bucket, Key=self._prefix + key)
+            if answer["ContentLength"] > SMALL_BYTES:
+                raise CorruptError(f"{self.where}{key} is longer than {SMALL_BYTES} bytes")
+            data = bytearray(answer["ContentLength"])
+            self._read_body(answer["Body"], memoryview(data), key)
+            return StoredObject(data=bytes(data), version=answer["ETag"])
 
-    def size_of(self, key: str) -> int | None:
-        try:
-            answer = self._send(f"{key}: look", self.client.head_object, Key=self._prefix + key)
-        except StoreError as error:
-            if _is_missing(error):
-                return None
-            raise
-        return int(answer["ContentLength"])
+    def size_of(self, key: str) -> int:
+        return int(self._send(f"{key}: look", self.client.head_object, Key=self._prefix + key)["ContentLength"])
 
     def write(self, key: str, data: bytes, *, version: str | None) -> str:
         """Write with `If-None-Match: *` or `If-Match`."""
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
         put = {"Key": self._prefix + key, "Body": data, "ChecksumAlgorithm": "SHA256", **condition}
-        try:
-            answer = self._send(f"{key}: put", self.client.put_object, **put)
-        except StoreError as error:
-            if _is_missing(error):
-                raise ConditionError(key) from error
-            raise
-        return str(answer["ETag"])
+        return str(self._send(f"{key}: put", self.client.put_object, **put)["ETag"])
 
-    def page(self, folder: str, more: str | None) -> tuple[Sequence[str], str | None]:
-        """1000 keys at most."""
+    def page(self, below: str, more: str | None) -> tuple[Sequence[ListedObject], str | None]:
+        """1000 objects at most."""
         follows = {"ContinuationToken": more} if more else {}
-        prefix = f"{self._prefix}{folder}/"
-        answer = self._send(f"{folder}/: list", self.client.list_objects_v2, Prefix=prefix, **follows)
-        keys = [entry["Key"].removeprefix(self._prefix) for entry in answer.get("Contents", ())]
-        return keys, answer["NextContinuationToken"] if answer.get("IsTruncated") else None
+        prefix = self._prefix + below
+        answer = self._send(f"{below}: list", self.client.list_objects_v2, Prefix=prefix, **follows)
+        found = [self._listed(entry) for entry in answer.get("Contents", ())]
+        return found, answer["NextContinuationToken"] if answer.get("IsTruncated") else None
+
+    def _listed(self, entry: Mapping[str, Any]) -> ListedObject:
+        version = entry["ETag"].strip('"')
+        etag = _ETAG.fullmatch(version)
+        digest = StoredDigest(algorithm="md5", value=bytes.fromhex(etag[1])) if etag and not etag[2] else None
+        key = entry["Key"].removeprefix(self._prefix)
+        return ListedObject(key=key, size_bytes=entry["Size"], version=version, digest=digest)
+
+    def digest_of(self, one: ListedObject) -> StoredDigest | None:
+        """Its CRC; else its ETag, unless that is none of its bytes. None also if its parts have different lengths."""
+        head = self._head(one, IfMatch=f'"{one.version}"', ChecksumMode="ENABLED")
+        for algorithm in CRCS:
+            encoded, _, parts = head.get(f"x-amz-checksum-{algorithm}", "").partition("-")
+            if encoded:
+                value = b64decode(encoded)
+                break
+        else:
+            etag = _ETAG.fullmatch(one.version)
+            by_key = head.get("x-amz-server-side-encryption", "").startswith("aws:kms")
+            if etag is None or by_key or "x-amz-server-side-encryption-customer-algorithm" in head:
+                return None
+            algorithm, value, parts = "md5", bytes.fromhex(etag[1]), etag[2]
+        if not parts:
+            return StoredDigest(algorithm=algorithm, value=value)
+        part_bytes = int(self._head(one, PartNumber=1)["content-length"])
+        is_even = part_bytes and -(-one.size_bytes // part_bytes) == int(parts)
+        return StoredDigest(algorithm=algorithm, value=value, part_bytes=part_bytes) if is_even else None
+
+    def _head(self, one: ListedObject, **options: Any) -> Mapping[str, str]:
+        try:
+            answer = self._send(f"{one.key}: look", self.client.head_object, Key=self._prefix + one.key, **options)
+        except (ConditionError, MissingError) as error:
+            raise ChangedObjectError(f"{self.where}{one.key}: was replaced or deleted") from error
+        headers: Mapping[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
+        return headers
+
+    def bulk(self, one: ListedObject) -> "tuple[str, GetOptions]":
+        return self._prefix + one.key, {"if_match": f'"{one.version}"'}
+
+    def bulk_store(self) -> "S3Store":
+        from botocore.httpsession import get_cert_path
+        from obstore.store import S3Store
+
+        if self._listed_at is None:
+            raise StoreError(f"{self.where}: its listing was not signed, so its objects cannot be read")
+        url, region = self._listed_at
+        # boto3 says nowhere else which authorities it trusts: an environment variable's, a profile's, or its own.
+        authorities = get_cert_path(self.client._endpoint.http_session._verify)
+        # obstore reads the environment, and not as boto3 does: what is named here is not taken from there.
+        return S3Store(
+            aws_endpoint_url_s3=url,
+            bucket=url.rpartition("/")[2],
+            region=region,
+            virtual_hosted_style_request=True,  # the endpoint names the bucket, in either style
+            skip_signature=False,
+            s3_express=False,
+            credential_provider=self._credential,
+            client_options=object_requests.bulk_options(url, authorities=authorities),
+            retry_config={"max_retries": 0},
+        )
+
+    def _credential(self) -> "S3Credential":
+        keys = self.client._get_credentials().get_frozen_credentials()
+        return {
+            "access_key_id": keys.access_key,
+            "secret_access_key": keys.secret_key,
+            "token": keys.token,
+            "expires_at": datetime.now(UTC) + _CREDENTIALS_LAST,
+        }
 
     def delete(self, keys: Sequence[str]) -> None:
         """Up to 1000 keys per request."""
@@ -189,17 +252,12 @@ class S3Requests:
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
         """Read a range of bytes."""
-        try:
-            with translate_errors(f"{self.where}{key}"):
-                span = f"bytes={offset}-{offset + len(target) - 1}"
-                answer = self.client.get_object(Bucket=self._bucket, Key=self._prefix + key, Range=span)
-                if answer["ContentLength"] != len(target):
-                    raise CorruptError(f"{self.where}{key} is too short")
-                self._read_body(answer["Body"], target, key)
-        except StoreError as error:
-            if _is_missing(error) or _code(error) == "InvalidRange":
-                raise CorruptError(f"{self.where}{key} is missing or too short") from error
-            raise
+        with translate_errors(f"{self.where}{key}"):
+            span = f"bytes={offset}-{offset + len(target) - 1}"
+            answer = self.client.get_object(Bucket=self._bucket, Key=self._prefix + key, Range=span)
+            if answer["ContentLength"] != len(target):
+                raise CorruptError(f"{self.where}{key} is too short")
+            self._read_body(answer["Body"], target, key)
 
     def _read_body(self, body: Any, target: memoryview, key: str) -> None:
         """Fill `target`. `read1` returns what has arrived; `read` would wait for all of it, however slow it is."""

@@ -16,6 +16,7 @@ from hvd_elastic.mpijob.checks import (
     pod_checks,
     policy_checks,
     size_checks,
+    stage_checks,
     target_checks,
     volume_checks,
 )
@@ -32,6 +33,7 @@ _CHECKS = (
     policy_checks.problems,
     network_checks.problems,
     volume_checks.problems,
+    stage_checks.problems,
     name_checks.problems,
 )
 

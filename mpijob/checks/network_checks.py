@@ -27,7 +27,6 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
         what = "has no effect: which service hands out credentials is not known with cloud: any"
         yield Problem(path="network.identity", value=True, what=what, way_out="set cloud, or name it in network.egress")
     yield from _tokens(spec)
-    yield from _endpoint(spec)
     yield from _host_ports(spec)
 
 
@@ -84,19 +83,6 @@ def _tokens(spec: JobSpec) -> Iterator[Problem]:
     what = f"cannot be used: {who} returns its credentials on port 443, which the NetworkPolicy blocks"
     way_out = "add 443 to network.storage_ports, or to the ports of an item of network.egress"
     yield Problem(path="workers.service_account", value=account, what=what, way_out=way_out)
-
-
-def _endpoint(spec: JobSpec) -> Iterator[Problem]:
-    """The policy of the copy adds the port of `stage.endpoint` to the peers that name no port."""
-    peers, stage = spec.network.egress, spec.stage
-    port = stage.endpoint_port if stage else None
-    if not spec.network.policy or stage is None or port is None or not peers or any(not peer.ports for peer in peers):
-        return
-    if port not in open_ports(spec):
-        what = f"is on port {port}, which the NetworkPolicy blocks"
-        yield Problem(
-            path="stage.endpoint", value=stage.endpoint, what=what, way_out=f"name it, with {port}, in network.egress"
-        )
 
 
 def open_ports(spec: JobSpec) -> set[int]:

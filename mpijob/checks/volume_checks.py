@@ -44,7 +44,6 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
             yield from _lustre(spec, mount, mount.volume.fsx)
         if mount.bucket is not None:
             yield from _bucket(spec, mount, mount.bucket)
-    yield from _stage(spec)
     if len(found) == 2 and _overlap(found[0].path, found[1].path):
         what = f"hides, or is hidden by, data.mount {found[0].path}"
         yield Problem(path="output.mount", value=found[1].path, what=what, way_out="choose another folder")
@@ -133,17 +132,6 @@ def _checkpoints_in_bucket(spec: JobSpec, mount: Mount, bucket: Bucket, url: Buc
         what = f"is in {mount.path}, which is a bucket, and a mounted bucket has neither hard links nor atomic renames"
         way_out = f"write the bucket itself: {own}/checkpoints"
         yield Problem(path="checkpoint.url", value=spec.checkpoint.url, what=what, way_out=way_out)
-
-
-def _stage(spec: JobSpec) -> Iterator[Problem]:
-    if spec.stage is None:
-        return
-    if spec.data is None:
-        way_out = "set data: a claim, or a new volume"
-        yield Problem(path="stage", value=spec.stage.source, what="has no data to copy into", way_out=way_out)
-    elif spec.stage.into and not _inside(spec.stage.into, spec.data.mount):
-        what, way_out = f"is not in data.mount {spec.data.mount}", f"choose a folder in {spec.data.mount}"
-        yield Problem(path="stage.into", value=spec.stage.into, what=what, way_out=way_out)
 
 
 def _content(spec: JobSpec, mount: Mount) -> Iterator[Problem]:

@@ -46,3 +46,8 @@ class BucketUrl:
     def has_account(self) -> bool:
         """Whether `account` is well-formed."""
         return self.account is not None and _ACCOUNT.fullmatch(self.account) is not None
+
+    @property
+    def is_url_list(self) -> bool:
+        """Whether it is a file of some HTTP server, as a list of a data set's files is, and not a container."""
+        return self.scheme == "https" and not (self.has_account and ".blob." in (self.account or ""))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from unittest import mock
 
-from hvd_elastic.stores.bucket.boto3_requests import make_client
 from testbed.cluster.site import Site
 from testbed.kube.kubectl import Kubectl
 from testbed.s3_server import CREDENTIALS
@@ -76,7 +75,9 @@ class ObjectStore:
 
     def client(self) -> Any:
         """A client of boto3; the caller has set CREDENTIALS in the environment."""
-        return make_client(endpoint=self.endpoint, threads=4)
+        import boto3
+
+        return boto3.client("s3", endpoint_url=self.endpoint)
 
     def leave(self) -> None:
         """Refuse connections from now on."""

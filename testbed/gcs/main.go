@@ -59,6 +59,9 @@ func (u *uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	id, bucketAndKey := query.Get("uploadId"), strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 2)
 	if id == "" && !query.Has("uploads") {
+		if r.Method == http.MethodGet {
+			r.Host = "storage.googleapis.com" // it knows reads by the XML API under this name alone
+		}
 		u.server.HTTPHandler().ServeHTTP(w, r)
 		return
 	}

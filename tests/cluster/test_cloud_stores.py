@@ -1,19 +1,24 @@
-"""A job whose checkpoints are in a server of another cloud goes on there after all its pods have gone."""
+"""A job whose checkpoints are in a server of another cloud goes on there, and its data set comes from there."""
 
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.stores.location import Location
 from testbed import azure_server, gcs_server
-from testbed.cluster.site import Site
+from testbed.cluster import jobs
+from testbed.cluster.site import Site, share
 from testbed.cluster.standing import SIZE, start
 from testbed.cluster.timeline import Timeline
 from testbed.kube import waiting
 from testbed.kube.kubectl import Kubectl
+from tests.cluster.test_operating import call
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 
@@ -65,3 +70,33 @@ def test_a_job_goes_on_where_it_was(cluster: Site, namespace: Kubectl, timeline:
         again = job.account.since(back).steps[0]["step"]
         assert 1 < again <= done + 1
         assert not job.account.skipped()
+
+
+@pytest.mark.parametrize("serving", [google, azure])
+def test_a_data_set_is_staged(
+    cluster: Site, namespace: Kubectl, serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_KEY", azure_server.KEY)
+    jobs.priority_classes(cluster)
+    data = share(cluster, namespace, "data")
+    wanted = {f"{number % 3}/{number}": b"data" * number for number in range(1, 30)}
+    with serving(cluster.local().plane.subnets.gateway, namespace) as keys:
+        endpoint = keys["checkpoint"]["endpoint"]
+        source = keys["checkpoint"]["url"].replace("/checkpoints", "/set")
+        store = Location.parse(source, endpoint=endpoint).open()
+        assert all(store.create(key, content) for key, content in wanted.items())
+        store.close()
+        description = jobs.describe(
+            cluster,
+            namespace,
+            "staged",
+            ["true"],
+            data={"claim": "data", "mount": "/data"},
+            stage={"source": source, "into": "/data/set", "endpoint": endpoint, "cpu": "100m"},
+            secrets=keys.get("secrets", []),
+        )
+        path = tmp_path / "staged.yaml"
+        path.write_text(yaml.safe_dump(description))
+        call(namespace, "stage", str(path), "--wait")
+    assert {key: (data / "set" / key).read_bytes() for key in wanted} == wanted
+    assert '"unverified": 0' in (data / "set" / "_SUCCESS").read_text()

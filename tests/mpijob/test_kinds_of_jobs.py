@@ -30,6 +30,7 @@ EKS: Final = {"cloud": "eks"}
 P4D: Final = {**EKS, **GPU, "instance_type": "p4d.24xlarge"}
 DATA: Final = {"data": "images"}
 STAGE: Final = {"data__claim": "images", "stage__source": "s3://bucket/images"}
+AZURE_STAGE: Final = STAGE | {"stage__source": "az://images", "secrets": ["account"]}
 OUTPUT: Final = {"output": "results"}
 STORE: Final = {"checkpoint__url": "s3://bucket"}
 AZURE_STORE: Final = {"checkpoint__url": "az://container", "checkpoint__endpoint": "https://store.example.com"}
@@ -92,6 +93,7 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "stage.source": ({"data__claim": "images"}, "s3://bucket/images"),
     "stage.into": (STAGE, "/data/train"),
     "stage.endpoint": (STAGE, "https://store.example.com"),
+    "stage.account": (AZURE_STAGE, "account1"),
     "stage.rearrange": (STAGE, ["sh", "-c", "true"]),
     "stage.threads": (STAGE, 3),
     "stage.cpu": (STAGE, 3),

@@ -18,14 +18,16 @@ _REPORT_SECONDS: Final = 0.1
 
 
 @click.command
-@click.option("--source", required=True, metavar="URL", help="s3://bucket/prefix")
+@click.option(
+    "--source", required=True, metavar="URL", help="s3://bucket/prefix, gs://, az://, or https://host/folder/list.tsv"
+)
 @click.option("--into", required=True, type=click.Path(file_okay=False, path_type=Path), help="The folder.")
-@click.option("--endpoint", metavar="URL", help="Of an S3 service other than that of AWS.")
+@click.option("--endpoint", metavar="URL", help="Of another service than the cloud's own.")
 @click.option("--threads", type=click.IntRange(1, 256), default=16, show_default=True,
               help="Objects, or parts of large ones, that are read at once.")  # fmt: skip
 @click.argument("rearrange", nargs=-1, metavar="[-- COMMAND...]")
 def command(*, source: str, into: Path, endpoint: str | None, threads: int, rearrange: tuple[str, ...]) -> None:
-    """Copy what is below URL into a folder, compare it to the objects' ETags, and write the marker _SUCCESS.
+    """Copy what is below URL into a folder, compare it to what the store says, and write the marker _SUCCESS.
 
     COMMAND then runs in the folder, once for each data set. Doing it all again copies what has changed.
     """
@@ -51,7 +53,7 @@ def command(*, source: str, into: Path, endpoint: str | None, threads: int, rear
     whole = f"{count_words(done.marker.objects, 'object')}, {_gib(done.marker.size_bytes)} GiB"
     click.echo(f"{source} is whole in {into}: {whole}; {done.copied} copied, {done.kept} kept, {done.removed} removed")
     if done.marker.unverified:
-        say(f"their bytes do not give the ETag of {count_words(done.marker.unverified, 'object')}")
+        say(f"the store says nothing of the bytes of {count_words(done.marker.unverified, 'object')}")
     if rearrange:
         click.echo("rearranged" if done.rearranged else "rearranged before")
 

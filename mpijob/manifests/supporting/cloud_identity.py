@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from hvd_elastic.mpijob.clouds.bucket_url import BucketUrl
 from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.supporting import bucket_volume
@@ -61,10 +62,12 @@ def services(spec: JobSpec) -> tuple[IdentityService, ...]:
 def services_of_copy(spec: JobSpec) -> tuple[IdentityService, ...]:
     """The services that the pods must reach which copy the job's data set, as the workers' account.
 
-    An S3 service of one's own does not know the cloud's identities, but an account may be there for it.
+    A service of one's own does not know the cloud's identities, but an account may be there for it. An HTTP server's
+    files are read without any.
     """
     own = spec.stage is not None and spec.stage.endpoint is not None
-    return _services(spec, needed=not own or spec.workers.service_account is not None)
+    needed = not own or spec.workers.service_account is not None
+    return _services(spec, needed=needed and not (spec.stage and BucketUrl.parse(spec.stage.source).is_url_list))
 
 
 def _services(spec: JobSpec, *, needed: bool) -> tuple[IdentityService, ...]:

@@ -69,7 +69,7 @@ def stage(spec: JobSpec) -> list[Manifest]:
     """The policy of the pods that copy the data set, if the description has `stage`."""
     if spec.stage is None or not spec.network.policy:
         return []
-    ports = dict.fromkeys([*spec.network.storage_ports, *filter(None, [spec.stage.endpoint_port])])
+    ports = dict.fromkeys([*spec.network.storage_ports, *filter(None, [spec.stage.port])])
     egress = [
         *_dns(spec),
         *_ways_out(spec.network.egress, list(ports)),

@@ -16,6 +16,7 @@ import json
 from typing import Final
 
 from hvd_elastic.mpijob.contract import (
+    ENV_AZURE_ACCOUNT,
     LABEL_MANAGED_BY,
     LABEL_STAGE,
     MANAGED_BY,
@@ -132,13 +133,14 @@ def gate_volumes(spec: JobSpec, *, has_data: bool) -> list[Manifest]:
 
 def _pod(spec: JobSpec, stage: StageSpec) -> Manifest:
     endpoint = ["--endpoint", stage.endpoint] if stage.endpoint else []
+    account = {ENV_AZURE_ACCOUNT: stage.account} if stage.account else {}
     options = ["--threads", str(stage.threads), *endpoint]
     copier = without_empty(
         name=STAGE_CONTAINER,
         image=spec.image,
         imagePullPolicy=spec.image_pull_policy,
         command=["hvd-elastic", "stage-copier", *escape_command(options), *_arguments(spec, stage)],
-        env=container_env(spec.env),
+        env=container_env({**account, **spec.env}),
         envFrom=[{"secretRef": {"name": secret}} for secret in spec.secrets],
         resources={
             "requests": {"cpu": stage.cpu, "memory": stage.memory},

@@ -23,9 +23,9 @@ from hvd_elastic.staging.stage_errors import (
     UnusableSourceError,
     UnusableWantedError,
 )
-from hvd_elastic.stores.bucket.listed_page import SourceObject
-from hvd_elastic.stores.bucket.object_source import ObjectSource
+from hvd_elastic.stores.data_set.object_source import ObjectSource
 from hvd_elastic.stores.errors import ChangedObjectError
+from hvd_elastic.stores.object_requests import ListedObject
 from hvd_elastic.system.atomic_file import replace_file
 from testbed.s3_server import Put, PutParts
 
@@ -121,13 +121,14 @@ def test_a_copier_that_was_killed_within_a_large_object_goes_on_there(
     data = os.urandom((ranges - 1) * 1000 + 1)
     put("large", data)
     script = (
-        "import os, sys, pathlib; from hvd_elastic.staging import stage, object_source\n"
+        "import os, sys, pathlib; from hvd_elastic.staging import stage\n"
+        "from hvd_elastic.stores.data_set.object_source import ObjectSource\n"
         "def say(*words): os.write(1, (' '.join(map(str, words)) + '\\n').encode())\n"
-        "read = object_source.ObjectSource.read\n"
+        "pieces = ObjectSource.pieces\n"
         "def told(source, one, offset, length):\n"
         "    say('read', offset)\n"
-        "    return read(source, one, offset, length)\n"
-        "object_source.ObjectSource.read = told\n"
+        "    yield from pieces(source, one, offset, length)\n"
+        "ObjectSource.pieces = told\n"
         "stage(sys.argv[1], pathlib.Path(sys.argv[2]), endpoint=sys.argv[3], threads=3, range_bytes=1000,"
         " report=lambda progress: say('there', progress.size_bytes))"
     )
@@ -236,13 +237,13 @@ def test_a_large_object_that_was_damaged_on_the_way_begins_again(
 ) -> None:
     data = os.urandom(5000)
     put("large", data)
-    read = ObjectSource.read
+    pieces = ObjectSource.pieces
 
-    def damaged(source: ObjectSource, one: SourceObject, offset: int, length: int) -> bytes:
-        return b"?" * length if offset == 2000 else read(source, one, offset, length)
+    def damaged(source: ObjectSource, one: ListedObject, offset: int, length: int) -> Iterable[bytes]:
+        return [b"?" * length] if offset == 2000 else pieces(source, one, offset, length)
 
-    monkeypatch.setattr(ObjectSource, "read", damaged)
-    with pytest.raises(DigestError, match="large: the bytes that arrived are not those of ETag"):
+    monkeypatch.setattr(ObjectSource, "pieces", damaged)
+    with pytest.raises(DigestError, match="large: the bytes that arrived are not those of version"):
         staged(range_bytes=1000)
     monkeypatch.undo()
     staged(range_bytes=1000)

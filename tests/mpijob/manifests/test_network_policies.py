@@ -243,6 +243,14 @@ def test_the_copy_of_another_job_is_none_of_its_business() -> None:
         ({"cloud": "eks", "network__identity": False}, [], [(POD_IDENTITY, 80), (METADATA, 80)]),
         ({"cloud": "eks", "stage__endpoint": "https://s3.example.com"}, [], [(POD_IDENTITY, 80), (METADATA, 80)]),
         ({"cloud": "gke"}, [(METADATA, 80), (GKE_METADATA, 988)], [(POD_IDENTITY, 80)]),
+        ({"cloud": "gke", "stage__source": "gs://b/set"}, [(METADATA, 80), (GKE_METADATA, 988)], [(POD_IDENTITY, 80)]),
+        ({"cloud": "aks", "stage__source": "abfss://c@account1.dfs.core.windows.net"}, [(METADATA, 80)], []),
+        ({"cloud": "aks", "stage__source": "https://files.example.com/set/list.tsv"}, [], [(METADATA, 80)]),
+        (
+            {"cloud": "gke", "stage__source": "https://a.example.com/l.tsv", "workers__service_account": "r"},
+            [],
+            [(METADATA, 80)],
+        ),
     ],
 )
 def test_the_copy_reaches_the_service_that_hands_out_credentials(
@@ -271,7 +279,16 @@ def test_the_port_of_an_endpoint_is_open_to_the_copy_alone() -> None:
 @pytest.mark.parametrize("endpoint", ["minio:9000", "ftp://minio", "http://", "http://minio:x", "http://minio:0"])
 def test_an_endpoint_is_the_url_of_a_service(endpoint: str) -> None:
     (problem,) = refused(data="d", stage={"source": "s3://b/set", "endpoint": endpoint}).values()
-    assert "is not the URL of an S3 service" in problem
+    assert "is not the URL of a service" in problem
+
+
+def test_the_port_of_a_list_is_open_to_the_copy_alone() -> None:
+    source = "https://files.example.com:8443/set/list.tsv"
+    spec = job(data="d", stage=source)
+    assert admits(spec, "Egress", copier(spec), INTERNET, 8443)
+    assert not admits(spec, "Egress", labels(spec, "Worker"), INTERNET, 8443)
+    (problem,) = refused(data="d", stage=source, network__egress=[{"cidr": "10.0.0.0/8", "ports": [443]}]).values()
+    assert "port 8443, which the NetworkPolicy blocks" in problem
 
 
 def test_the_workers_of_a_pytorchjob_do_too() -> None:

@@ -95,7 +95,53 @@ def test_a_new_volume_may_be_data_if_it_is_staged() -> None:
     assert kinds.index("PersistentVolumeClaim") < kinds.index("Job") < kinds.index("MPIJob")
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "s3://b/set",
+        "gs://b/set",
+        "abfs://c@account1/set",
+        "abfss://c@account1.dfs.core.windows.net/set",
+        "https://account1.blob.core.windows.net/c/set",
+        "https://files.example.com/set/list.tsv",
+    ],
+)
+def test_the_copier_is_given_what_is_staged(source: str) -> None:
+    (copier,) = one(job(data="d", stage=source), "Job")["spec"]["template"]["spec"]["containers"]
+    words = copier["command"]
+    assert words[words.index("--source") + 1] == source
+
+
+def test_the_copier_alone_is_told_the_account_of_a_container() -> None:
+    spec = job(data="d", stage={"source": "az://set", "account": "account1"})
+    (copier,) = one(spec, "Job")["spec"]["template"]["spec"]["containers"]
+    account = {"name": "AZURE_STORAGE_ACCOUNT_NAME", "value": "account1"}
+    assert account in copier["env"]
+    assert all(account not in container.get("env", []) for pod in pods(spec) for container in pod["containers"])
+
+
 def test_what_cannot_be_staged_is_refused() -> None:
     assert "--stage" in refused(stage="s3://b/set")
-    assert "--stage" in refused(data="d", stage="http://b/set")
     assert "--stage" in refused(data="d", stage={"source": "s3://b", "into": "/elsewhere"})
+
+
+@pytest.mark.parametrize(
+    ("key", "stage"),
+    [
+        ("source", {"source": "http://b/set"}),
+        ("source", {"source": "file:///set"}),
+        ("source", {"source": "https://files.example.com"}),
+        ("source", {"source": "https://files.example.com:0/set"}),
+        ("source", {"source": "https://files.example.com:port/set"}),
+        ("source", {"source": "https://[files/set"}),
+        ("source", {"source": "https://account1.blob.core.windows.net"}),
+        ("source", {"source": "abfss://account1.dfs.core.windows.net/set"}),
+        ("source", {"source": "az://set"}),
+        ("account", {"source": "gs://b/set", "account": "account1"}),
+        ("endpoint", {"source": "https://files.example.com/l.tsv", "endpoint": "https://files.example.com"}),
+        ("endpoint", {"source": "abfs://c@account1/set", "endpoint": "https://account1.example.com"}),
+    ],
+)
+def test_a_source_names_a_data_set_and_nothing_beside_it_is_without_effect(key: str, stage: dict[str, str]) -> None:
+    found = refused(data="d", **{f"stage__{name}": value for name, value in stage.items()})
+    assert list(found) == [f"--stage-{key}"]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.message import Message
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ class Tokens:
     seconds: int = 3600
     """Left of its life."""
     fails: int = 0
-    """So many requests are answered with 503 first."""
+    """So many requests are answered first as a proxy does that reaches nobody: with 503, and words that are not XML."""
     asked: list[str] = field(default_factory=list)
 
     def answer(self, path: str, headers: Message, form: str) -> tuple[int, Any]:
@@ -115,17 +116,6 @@ def tls(authority: Authority) -> ssl.SSLContext:
     return context
 
 
-@pytest.fixture(scope="module")
-def handed_out() -> Tokens:
-    return Tokens()
-
-
-@pytest.fixture
-def tokens(handed_out: Tokens) -> Tokens:
-    handed_out.__init__()  # type: ignore[misc]
-    return handed_out
-
-
 def served(tokens: Tokens, tls: ssl.SSLContext | None) -> Iterator[str]:
     class Service(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -150,10 +140,27 @@ def served(tokens: Tokens, tls: ssl.SSLContext | None) -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def metadata(handed_out: Tokens) -> Iterator[str]:
-    """One for all tests: Google's library reads its address once."""
-    yield from served(handed_out, None)
+@cache
+def node() -> tuple[Tokens, str, Iterator[str]]:
+    """What a node's service hands out, its address, and the service: one for the process, whatever its modules.
+
+    Google's library reads the address once.
+    """
+    tokens = Tokens()
+    service = served(tokens, None)
+    return tokens, next(service), service
+
+
+@pytest.fixture
+def tokens() -> Tokens:
+    found = node()[0]
+    found.__init__()  # type: ignore[misc]
+    return found
+
+
+@pytest.fixture
+def metadata() -> str:
+    return node()[1]
 
 
 @pytest.fixture

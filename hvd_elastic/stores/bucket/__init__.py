@@ -1,1 +1,0 @@
-"""A bucket as the source of a data set: listings, signed reads, checksums."""

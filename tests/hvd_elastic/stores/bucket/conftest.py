@@ -1,3 +1,0 @@
-from testbed.s3_server import bucket, client, endpoint, put, put_parts
-
-__all__ = ["bucket", "client", "endpoint", "put", "put_parts"]
