@@ -19,6 +19,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from hvd_elastic.stores.data_set.object_source import ObjectSource
 from hvd_elastic.stores.errors import StoreError
 from hvd_elastic.stores.location import Location
 from hvd_elastic.stores.retry import TransientError
@@ -408,6 +409,20 @@ def test_a_token_is_fetched_and_used(pod: tuple[str, Faults], tokens: Tokens) ->
     asked = len(tokens.asked)
     assert store.keys("manifests") == ("manifests/a",)
     assert len(tokens.asked) == asked, "one token serves many requests"
+    store.close()
+
+
+def test_objects_are_read_by_a_token_and_its_renewal(pod: tuple[str, Faults], tokens: Tokens) -> None:
+    url, faults = pod
+    faults.credential, tokens.seconds = "Bearer first", 100  # less than what is left when it is renewed
+    store = Location.parse(url).open()
+    assert store.create("a", b"data")
+    source = ObjectSource(url, endpoint=None, threads=1, sleep=lambda _: None)
+    (one,) = source.objects()
+    assert b"".join(source.pieces(one, 0, 4)) == b"data"
+    tokens.token, faults.credential = "second", "Bearer second"
+    assert b"".join(source.pieces(one, 0, 4)) == b"data"
+    source.close()
     store.close()
 
 
