@@ -1,6 +1,8 @@
 """A job whose checkpoints are in a server of another cloud goes on there, and its data set comes from there."""
 
 import contextlib
+import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -100,3 +102,35 @@ def test_a_data_set_is_staged(
         call(namespace, "stage", str(path), "--wait")
     assert {key: (data / "set" / key).read_bytes() for key in wanted} == wanted
     assert '"unverified": 0' in (data / "set" / "_SUCCESS").read_text()
+
+
+@pytest.fixture
+def unregistered_driver(cluster: Site) -> Iterator[None]:
+    """Of Cloud Storage FUSE, as the cluster knows it; no kubelet does."""
+    name = "gcsfuse.csi.storage.gke.io"
+    labels = {"security.kubernetes.io/csi-ephemeral-volume-profile": "restricted"}
+    driver = {"metadata": {"name": name, "labels": labels}, "spec": {"volumeLifecycleModes": ["Ephemeral"]}}
+    whole = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", **driver}
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(whole))
+    yield
+    cluster.kubectl("delete", "csidriver", name)
+
+
+def test_a_bucket_that_cannot_be_mounted_is_told(
+    cluster: Site, namespace: Kubectl, unregistered_driver: None, tmp_path: Path
+) -> None:
+    jobs.priority_classes(cluster)
+    description = jobs.describe(cluster, namespace, "held", ["true"], output=f"gs://{BUCKET}/results")
+    path = tmp_path / "held.yaml"
+    path.write_text(yaml.safe_dump(description))
+    call(namespace, "submit", str(path))
+
+    def told() -> str:
+        return call(namespace, "status", "held")
+
+    waiting.until(
+        "status names the driver that the node lacks",
+        lambda: re.search(r"FailedMount: .*gcsfuse\.csi\.storage\.gke\.io not found", told()),
+        within_seconds=90,
+        seen=told,
+    )

@@ -1,17 +1,26 @@
 """Waiting until a submitted job trains: what it waits for meanwhile, as a value."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json, NotFoundError, Read
+from hvd_elastic.client.connection.cluster_client import (
+    ClusterClient,
+    ClusterError,
+    ForbiddenError,
+    Json,
+    NotFoundError,
+    Read,
+)
 from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob
-from hvd_elastic.client.report.job_facts import JobFactReader, nodes_with_taints
+from hvd_elastic.client.report.job_facts import JobFactReader, events_of, nodes_with_taints
 from hvd_elastic.client.report.job_state import exit_words, last_failed_launcher
 from hvd_elastic.client.report.words.cause_words import lacks_taints, with_taints
+from hvd_elastic.client.report.words.start_words import start_words
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import unix_seconds
@@ -23,8 +32,6 @@ _LONGEST: Final = 120
 """Characters of a reason that are shown."""
 _LONGEST_LINE: Final = 400
 """The same of a script's last line."""
-_PULL_FAILURES: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
-"""A pod goes from one to the other and back. Both messages end with the cause, and name a port that always changes."""
 _ERRORS: Final = range(1, 128)
 """Exit codes that are no signal's."""
 _SHORTAGES: Final = frozenset({Exit.MIN_WORKERS_TIMEOUT, Exit.ALL_WORKERS_LOST, Exit.HOST_CHANGE})
@@ -70,8 +77,17 @@ class StartProgress:
         return f"{waits}; {self.held_up}" if self.held_up else waits
 
 
-def progress_of(job: Mapping[str, Any], pods: Iterable[Json], nodes: Iterable[Json] = ()) -> StartProgress:
-    """Judge an MPIJob and its pods, as the API server sends them. `nodes`: those whose taints are to be named."""
+def progress_of(
+    job: Mapping[str, Any], pods: Iterable[Json], nodes: Iterable[Json] = (), events: Iterable[Json] = ()
+) -> StartProgress:
+    """Judge an MPIJob and its pods, as the API server sends them.
+
+    Args:
+        job: the MPIJob.
+        pods: its pods.
+        nodes: those whose taints are to be named.
+        events: those of its pods.
+    """
     pods, view = list(pods), SubmittedJob.from_json(job)
     workers = [pod for pod in pods if _role(pod) == Role.WORKER]
     launchers = [pod for pod in pods if _role(pod) == Role.LAUNCHER]
@@ -86,7 +102,7 @@ def progress_of(job: Mapping[str, Any], pods: Iterable[Json], nodes: Iterable[Js
         has_erred=any(_has_erred(pod) for pod in launchers if _created(pod) >= _created(job)),
         suspended=view.suspended,
         ended=view.ended,
-        held_up=next(filter(None, (_held_up(pod, nodes) for pod in (*launchers, *workers))), ""),
+        held_up=next(filter(None, (_held_up(pod, nodes, events) for pod in (*launchers, *workers))), ""),
     )
 
 
@@ -107,7 +123,7 @@ def wait_for_first_step(
         job, pods = wait.look(partial(_look, cluster, name))
         if nodes is None and any(map(lacks_taints, pods)):
             nodes = wait.look(partial(nodes_with_taints, cluster, pods))
-        progress = progress_of(job, pods, nodes or ())
+        progress = progress_of(job, pods, nodes or (), wait.look(partial(_events, cluster, pods)))
         if progress != told:
             report(progress)
             told = progress
@@ -127,6 +143,12 @@ def _look(cluster: ClusterClient, name: str) -> tuple[Json, list[Json]]:
     if isinstance(job, NotFoundError):
         raise JobFailedError(f"{name} was deleted before its first step")
     return _object(job), _object(pods)["items"]
+
+
+def _events(cluster: ClusterClient, pods: Iterable[Json]) -> tuple[Json, ...]:
+    with contextlib.suppress(ForbiddenError):
+        return events_of(cluster, f"/namespaces/{cluster.namespace}", pods)
+    return ()
 
 
 def _failure(cluster: ClusterClient, name: str, progress: StartProgress) -> str:
@@ -168,7 +190,7 @@ def _phase(pod: Mapping[str, Any]) -> str:
     return str(pod.get("status", {}).get("phase", ""))
 
 
-def _held_up(pod: Json, nodes: Iterable[Json]) -> str:
+def _held_up(pod: Json, nodes: Iterable[Json], events: Iterable[Json]) -> str:
     """What the scheduler or the kubelet says of a pod that does not run yet; empty if it says nothing."""
     status = pod.get("status", {})
     if status.get("phase") != "Pending":
@@ -178,13 +200,6 @@ def _held_up(pod: Json, nodes: Iterable[Json]) -> str:
         for one in status.get("conditions") or ()
         if one["type"] == "PodScheduled" and one["status"] == "False"
     ]
-    for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
-        waiting = container.get("state", {}).get("waiting") or {}
-        reason, message = waiting.get("reason"), waiting.get("message") or ""
-        if reason in _PULL_FAILURES:
-            _, colon, cause = message.rpartition(": ")
-            said.append(f"cannot pull {container.get('image')}{colon}{cause if colon else ''}")
-        elif reason not in {None, "ContainerCreating", "PodInitializing"}:
-            said.append(f"{reason} {message}".strip())
-    words = cut_middle(" ".join(said[0].split()), _LONGEST) if said else ""
+    why = said[0] if said else start_words(pod, events)
+    words = cut_middle(" ".join(why.split()), _LONGEST)
     return f"{pod['metadata']['name']}: {with_taints(words, pod, nodes)}" if words else ""

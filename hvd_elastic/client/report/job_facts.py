@@ -21,6 +21,7 @@ from hvd_elastic.client.job_lookup import find_job
 from hvd_elastic.client.report.stage_status import StageFacts, newest, wanted_stage
 from hvd_elastic.client.report.untold_end import untold_end
 from hvd_elastic.client.report.words.cause_words import lacks_taints
+from hvd_elastic.client.report.words.start_words import starts
 from hvd_elastic.discovery.ledger.entries import Entry, WorkerLeaving, from_lines
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.ledger.preemptor import UnnamedPreemptor, preemptor
@@ -49,7 +50,7 @@ _LOG_LINES: Final = 500
 _LOG_BYTES: Final = 1 << 20
 _LOG_SECONDS: Final = 10.0
 _MOST_ASKED: Final = 8
-"""Missing workers that are looked for by their names."""
+"""Missing workers that are looked for by their names, and pods whose Events are."""
 
 _PREEMPTOR_SECONDS: Final = 3600.0
 """So long a pod is looked for that has taken a worker's GPUs: as long as Events are kept."""
@@ -84,8 +85,8 @@ class JobFacts:
     stage: StageFacts | None = None
     """The staging of its data set; None: it has none, the Job is gone, or a worker has trained."""
     events: tuple[Json, ...] = ()
-    """`v1/Event` of the job, its pods and the launcher's Job, if they were asked for. Else only those of the job and of
-    the launcher's Job, and only while a pod is missing: they say why."""
+    """`v1/Event` of the job, its pods and the launcher's Job, if they were asked for. Else those that say why a pod is
+    missing, of the job and of the launcher's Job, or why one does not start on its node."""
     nodes: tuple[Json, ...] = ()
     """The cluster's, where a pod waits because of a taint that the scheduler does not name, and they may be read."""
     unreadable: tuple[str, ...] = ()
@@ -172,11 +173,11 @@ class JobFactReader:
             unlabelled=self._unlabelled(f"/api/v1{here}/pods", facts),
             nodes=nodes_with_taints(self._cluster, facts.pods),
         )
-        path = f"/api/v1{here}/events"
         if events or not told:
-            facts = replace(facts, events=self._ask(lambda: self._events(path, name), ()))
-        elif facts.lacks_pods:
-            facts = replace(facts, events=self._ask(lambda: self._makers_events(path, name), ()))
+            facts = replace(facts, events=self._ask(lambda: self._events(f"/api/v1{here}/events", name), ()))
+        else:
+            makers = (name, f"{name}-launcher") if facts.lacks_pods else ()
+            facts = replace(facts, events=self._ask(lambda: events_of(self._cluster, here, facts.pods, makers), ()))
         return replace(self._with_named_preemptors(facts), unreadable=tuple(sorted(self._unreadable)))
 
     def read_record(self, job: Json, now: float) -> JobFacts:
@@ -228,8 +229,14 @@ class JobFactReader:
             lambda: list(self._cluster.list(f"/api/v1{here}/pods", labelSelector=selector)), []
         )
         pod = newest(pods)
-        log: tuple[str, ...] = self._ask(lambda: self._log_end(here, pod["metadata"]["name"]), ()) if pod else ()
-        return StageFacts(source=wanted[0], rearranges=wanted[1], job=job, pod=pod, log=log)
+        facts = StageFacts(source=wanted[0], rearranges=wanted[1], job=job, pod=pod)
+        if pod is None:
+            return facts
+        return replace(
+            facts,
+            log=self._ask(lambda: self._log_end(here, pod["metadata"]["name"]), ()),
+            events=self._ask(lambda: events_of(self._cluster, here, [pod]), ()),
+        )
 
     def _log_end(self, here: str, pod: str) -> tuple[str, ...]:
         query = {"container": STAGE_CONTAINER, "tailLines": str(_LOG_LINES), "limitBytes": str(_LOG_BYTES)}
@@ -300,13 +307,19 @@ class JobFactReader:
                 return tuple(self._cluster.list(path, fieldSelector=selector))
         return ()
 
-    def _makers_events(self, path: str, name: str) -> tuple[Json, ...]:
-        """Of the objects whose Events say why a pod was not made."""
-        return tuple(
-            event
-            for about in (name, f"{name}-launcher")
-            for event in self._cluster.list(path, fieldSelector=f"involvedObject.name={about}")
-        )
+
+def events_of(cluster: ClusterClient, here: str, pods: Iterable[Json], others: Iterable[str] = ()) -> tuple[Json, ...]:
+    """The Events of the pods that start on their nodes, and of other objects by their names. Raises ClusterError.
+
+    `here`: `/namespaces/NAMESPACE`.
+    """
+    starting = [pod["metadata"]["name"] for pod in pods if starts(pod)][:_MOST_ASKED]
+    path = f"/api/v1{here}/events"
+    return tuple(
+        event
+        for about in (*others, *starting)
+        for event in cluster.list(path, fieldSelector=f"involvedObject.name={about}")
+    )
 
 
 def nodes_with_taints(cluster: ClusterClient, pods: Iterable[Json]) -> tuple[Json, ...]:

@@ -9,6 +9,7 @@ from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import QUEUE_LABEL, JobFacts
 from hvd_elastic.client.report.missing_pods import is_operator_at_work, missing_launcher_words
 from hvd_elastic.client.report.words.cause_words import placement_words
+from hvd_elastic.client.report.words.start_words import start_words
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
@@ -273,11 +274,10 @@ def _launcher_words(facts: JobFacts) -> str:
         if not view.has_ended:
             if view.deleting_at is not None:
                 return "its launcher ends"
-            return (
-                "its launcher is starting"
-                if view.node
-                else f"its launcher is pending: {placement_words(pod, facts.nodes)}"
-            )
+            if not view.node:
+                return f"its launcher is pending: {placement_words(pod, facts.nodes)}"
+            why = start_words(pod, facts.events)
+            return f"its launcher is starting: {why}" if why else "its launcher is starting"
     last, why = next(_launcher_ends(facts), None), missing_launcher_words(facts)
     if last is not None and last.exit_code:
         ended = f"its launcher ended with {exit_words(last.exit_code, last.reason)}"

@@ -8,6 +8,7 @@ from typing import Any, Final
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.report.words.cause_words import placement_words
+from hvd_elastic.client.report.words.start_words import start_words
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN
 from hvd_elastic.staging.progress_line import last_progress, progress_words
@@ -41,6 +42,8 @@ class StageFacts:
     """Its newest pod."""
     log: tuple[str, ...] = ()
     """The last lines of that pod's log; empty if they were not read."""
+    events: tuple[Json, ...] = ()
+    """Of that pod, while it starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,7 @@ def stage_status(facts: StageFacts | None) -> StageStatus | None:
         why = str(failed.get("message") or failed.get("reason") or "it has failed")
         return StageStatus(source=facts.source, phase=StagePhase.FAILED, words=_joined(told, why), **numbers)
     if not _runs(facts.pod):
-        return StageStatus(source=facts.source, phase=StagePhase.WAITING, words=_pod_words(facts.pod), **numbers)
+        return StageStatus(source=facts.source, phase=StagePhase.WAITING, words=_pod_words(facts), **numbers)
     rearranges = facts.rearranges and progress is not None and progress.is_whole
     phase = StagePhase.REARRANGING if rearranges else StagePhase.COPYING
     return StageStatus(source=facts.source, phase=phase, words=told, **numbers)
@@ -107,13 +110,16 @@ def _runs(pod: Json | None) -> bool:
     return pod is not None and (pod.get("status") or {}).get("phase") == "Running"
 
 
-def _pod_words(pod: Json | None) -> str:
-    if pod is None:
+def _pod_words(facts: StageFacts) -> str:
+    if facts.pod is None:
         return "its pod is not made yet"
-    view = PodView.from_json(pod)
+    view = PodView.from_json(facts.pod)
     if view.has_ended:
         return "its next pod is not made yet"
-    return "its pod is starting" if view.node else f"its pod is pending: {placement_words(pod)}"
+    if not view.node:
+        return f"its pod is pending: {placement_words(facts.pod)}"
+    why = start_words(facts.pod, facts.events)
+    return f"its pod is starting: {why}" if why else "its pod is starting"
 
 
 def _joined(*parts: str) -> str:

@@ -9,12 +9,8 @@ from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.report.job_facts import JobFacts
 from hvd_elastic.client.report.missing_pods import missing_worker_words
-from hvd_elastic.client.report.words.cause_words import (
-    departure_words,
-    disruption_words,
-    placement_words,
-    scheduler_words,
-)
+from hvd_elastic.client.report.words.cause_words import departure_words, disruption_words, placement_words
+from hvd_elastic.client.report.words.start_words import start_words
 from hvd_elastic.client.report.words.time_words import event_time
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving, WorldChanged
 from hvd_elastic.discovery.ledger.preemptor import preemptor
@@ -124,7 +120,7 @@ def _judge(pod: Json, view: PodView, facts: JobFacts, *, training: bool) -> tupl
     if not view.node:
         return WorkerPodState.PENDING, placement_words(pod, facts.nodes)
     if view.phase != "Running" or not (view.ready_to_kubelet or (view.runs_on and training)):
-        return WorkerPodState.STARTING, _kubelet_says(pod)
+        return WorkerPodState.STARTING, start_words(pod, facts.events)
     doubt = "its node is not Ready" if view.ready_withdrawn else ""
     return (WorkerPodState.TRAINING if training else WorkerPodState.READY), doubt
 
@@ -144,15 +140,6 @@ def _label_words(pod: Json, facts: JobFacts) -> str:
     labels = pod["metadata"].get("labels") or {}
     label = LABEL_JOB_ROLE if labels.get(LABEL_JOB_NAME) == facts.name else LABEL_JOB_NAME
     return f"its pod has no label {label} any more, so the job does not use it: add it again, or delete the pod"
-
-
-def _kubelet_says(pod: Json) -> str:
-    """Why a container waits: `ImagePullBackOff: ...`; empty while it is being made."""
-    for container in (pod.get("status") or {}).get("containerStatuses") or ():
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if reason := waiting.get("reason"):
-            return scheduler_words(": ".join(filter(None, (reason, waiting.get("message")))))
-    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

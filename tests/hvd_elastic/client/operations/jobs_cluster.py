@@ -9,7 +9,7 @@ from hvd_elastic.client.connection.login import Login
 from hvd_elastic.client.connection.session import Session
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.job_reader import read_job
-from testbed.kube_api import JOBS, PODS, Json, KubeApi, Request, Status
+from testbed.kube_api import EVENTS, JOBS, PODS, Json, KubeApi, Request, Status
 
 HERE = "/api/v1/namespaces/default"
 ACCOUNTS = f"{HERE}/serviceaccounts"
@@ -42,7 +42,7 @@ class JobsCluster(KubeApi):
 
     def __init__(self) -> None:
         super().__init__()
-        namespaced = (ACCOUNTS, CLAIMS, ROLES, BINDINGS, POLICIES, MAPS, PODS, DEPLOYMENTS)
+        namespaced = (ACCOUNTS, CLAIMS, ROLES, BINDINGS, POLICIES, MAPS, PODS, EVENTS, DEPLOYMENTS)
         for path in (*namespaced, CLUSTER_ROLES, CLASSES, DRIVERS, VOLUMES, NAMESPACES):
             self.objects.setdefault(path, {})
         for parent in ("", "/apis", "/apis/kubeflow.org"):

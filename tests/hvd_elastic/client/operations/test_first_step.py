@@ -11,7 +11,7 @@ from hvd_elastic.client.operations.submitted_job import JobStateError
 from hvd_elastic.discovery.ledger.entries import Entry, LauncherEnded, LauncherStarted, to_line
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LEDGER_KEY, Exit
-from testbed.kube_api import JOBS, NODES, PODS, pod
+from testbed.kube_api import EVENTS, JOBS, NODES, PODS, pod
 from tests.hvd_elastic.client.operations.jobs_cluster import MAPS, JobsCluster, named, spec
 
 
@@ -101,6 +101,31 @@ def test_an_image_that_cannot_be_pulled_is_told_once(cluster: JobsCluster) -> No
     assert told[1:] == [waits, "trains"]
 
 
+def test_a_volume_that_cannot_be_mounted_is_told(cluster: JobsCluster) -> None:
+    """Only the kubelet's Events say it; a pod that starts without trouble has others."""
+    submit(cluster.client(), spec())
+    made = pod(0, job="bert", phase="Pending", ready=False, ip="")
+    cluster.put(PODS, made)
+    mount = 'MountVolume.SetUp failed for volume "output": driver name gcsfuse not found'
+    told: list[str] = []
+    happens = iter((("Scheduled", "assigned"), ("FailedMount", mount), ("Pulling", "Pulling image")))
+
+    def goes_on(_seconds: float) -> None:
+        if said := next(happens, None):
+            about = {"name": made["metadata"]["name"], "uid": made["metadata"]["uid"]}
+            time = f"2026-01-01T00:00:0{len(told)}Z"
+            metadata = {"name": f"{about['name']}.{said[0]}", "namespace": "default", "creationTimestamp": time}
+            event = {"metadata": metadata, "involvedObject": about, "reason": said[0], "message": said[1]}
+            cluster.put(EVENTS, {**event, "lastTimestamp": time})
+        else:
+            live = LiveStatus(unix=1.0, activity=Activity.STARTING, since=1.0, has_run=True)
+            cluster.annotate(status=live.to_json())
+
+    wait_for_first_step(cluster.client(), "bert", report=lambda one: told.append(str(one)), sleep=goes_on)
+    waits = "0 of 1 workers run, launcher to come"
+    assert told == [waits, f"{waits}; bert-worker-0: FailedMount: {mount}", waits, "trains"]
+
+
 LAST_LINE = "python: can't open file 'missing.py'"
 
 
@@ -113,6 +138,7 @@ def launcher(code: int, *, uid: str = "l1", phase: str = "Failed") -> dict[str, 
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {LABEL_JOB_NAME: "bert", LABEL_JOB_ROLE: "launcher"},
         },
+        "spec": {},
         "status": {"phase": phase, "containerStatuses": [{"name": "launcher", "state": {"terminated": end}}]},
     }
 

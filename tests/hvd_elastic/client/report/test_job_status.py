@@ -92,10 +92,10 @@ def test_what_a_cluster_says_does_not_steer_a_terminal() -> None:
             pod(
                 "train-worker-2",
                 phase="Pending",
-                containers=[{"name": "w", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no image"}}}],
+                containers=[{"name": "w", "state": {"waiting": {"reason": "CreateContainerError", "message": "no"}}}],
             ),
             WorkerPodState.STARTING,
-            "ImagePullBackOff: no image",
+            "CreateContainerError: no",
         ),
         (pod("train-worker-2"), WorkerPodState.READY, ""),
     ],

@@ -149,6 +149,20 @@ def test_status_reads_few_events_and_only_while_a_pod_is_missing(served: KubeApi
     assert asked() == ["involvedObject.name=train", "involvedObject.name=train-launcher"]
 
 
+def test_status_reads_the_events_of_pods_that_do_not_start(served: KubeApi, cluster: ClusterClient) -> None:
+    mount = 'MountVolume.SetUp failed for volume "output": driver name s3.csi.aws.com not found'
+    starting, other = pod("train-worker-2", phase="Pending"), pod("train-launcher-a", role="launcher", phase="Pending")
+    for collection, thing in ((JOBS, mpijob()), (CONFIG_MAPS, ledger_map()), (PODS, starting), (PODS, other)):
+        served.put(collection, thing)
+    for about in ("train-worker-2", "train-launcher-a"):
+        told = event(about, "FailedMount", mount, unix=NOW - 30)
+        told["involvedObject"]["uid"] = f"uid-{about}"
+        served.put(EVENTS, told)
+    found = status(cluster, "train")
+    assert found.workers[2].why == f"FailedMount: {mount}"
+    assert f"its launcher is starting: FailedMount: {mount}" in found.why
+
+
 def test_an_operator_that_looks_away_is_told_with_what_helps() -> None:
     def notes(**fields: Any) -> list[str]:
         told = job_status(facts(**{"pods": (*THERE, pod("train-worker-2")), **fields})).notes
