@@ -1,17 +1,19 @@
 """Goodput over windows of recorded days on a real cluster: the product beside what people use instead.
 
     python -m benchmarks.recorded_days [--seconds 240] [--windows 8 | --windows NAME,NAME] [--recorded]
-                                       [--systems launch,horovodrun,stock,torchelastic,kueue]
+                                       [--systems launch,horovodrun,elastic-kueue,stock,torchelastic,kueue]
 
 Which windows there are, benchmarks/replay/trace_window.py says; inference pods replay them as in
 benchmarks/simulation_truth.py. Each system trains the same small network on the same digits, in steps of at least 50
 ms, 20 samples for each of three workers.
 
 - *launch*, *horovodrun*: the product with its two launchers, a commit each step.
+- *elastic-kueue*: the product in a queue of the real Kueue, which admits and takes back each worker by itself. Its
+  inference is queued too, and preempts nobody by its class.
 - *stock*: the MPI Operator's own discover_hosts.sh with plain `horovodrun`, a commit each step.
 - *torchelastic*: an elastic PyTorchJob under the real training-operator 1.8, torchrun with the c10d rendezvous, a
   checkpoint on the shared volume each ten steps, from which all go on after each change. Pods restart on failure.
-- *kueue*: a job of fixed size in a queue of the real Kueue 0.14, whose quota inference takes back. Kueue evicts the job
+- *kueue*: a job of fixed size in a queue of the same Kueue, whose quota inference takes back. Kueue evicts the job
   whole, and admits it again once all its GPUs are free; it goes on from its checkpoint on the shared volume.
 
 Goodput is the GPU-time of the steps that were kept, each at the mean time of its size in the same run without pauses,
@@ -33,8 +35,8 @@ from benchmarks.replay.window_options import add_window_options, measured_before
 from benchmarks.replay.window_picture import lane, window_picture
 from benchmarks.replay.window_tables import goodput_aims, row, system_table, window_table
 from benchmarks.report.record import Record
-from benchmarks.systems.fixed_size import KUEUE
 from benchmarks.systems.product import HOROVODRUN, LAUNCH
+from benchmarks.systems.queued import ELASTIC_KUEUE, KUEUE
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import add_systems_option
 from benchmarks.systems.torchelastic import TORCHELASTIC
@@ -44,7 +46,7 @@ from testbed.kube import cluster as kube
 from testbed.kube.errors import DeadlineError
 
 OUT: Final = Path("out/bench-recorded-days")
-CONTENDERS: Final = (LAUNCH, HOROVODRUN, STOCK, TORCHELASTIC, KUEUE)
+CONTENDERS: Final = (LAUNCH, HOROVODRUN, ELASTIC_KUEUE, STOCK, TORCHELASTIC, KUEUE)
 
 
 def main() -> None:
@@ -84,7 +86,7 @@ def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
     record = Record(name="recorded_days", question="What do recorded days leave of the GPUs, on a real cluster?")
     record.add(window_table("recorded-days", measured, broken))
     record.add(system_table("recorded-days-systems", measured))
-    record.promise(*goodput_aims(measured, systems=("launch", "horovodrun")))
+    record.promise(*goodput_aims(measured, systems=("launch", "horovodrun", "elastic-kueue")))
     for window in dict.fromkeys(one.window for one in measured):
         picture = drawn([one for one in measured if one.window == window])
         record.pictures[window] = picture

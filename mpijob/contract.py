@@ -31,8 +31,16 @@ LABEL_JOB_ROLE: Final = "training.kubeflow.org/job-role"
 LABEL_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 """Set by the MPI Operator on every pod of a job (mpi-operator v0.8, `pkg/controller/mpi_job_controller.go`)."""
 
+LABEL_FLOOR: Final = "hvd-elastic.dev/floor"
+"""On worker pods: how many of the first of them get the class of the floor. The platform kit's MutatingAdmissionPolicy
+gives it to those whose LABEL_REPLICA_INDEX is below."""
+
 LABEL_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 """The legacy training operator (kubeflow.org/v1) sets it in place of LABEL_JOB_ROLE: a value of Role."""
+
+KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+"""Kueue's label (its `pkg/controller/constants`, `QueueLabel`): a job or a pod that has it waits until its queue admits
+it."""
 
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABEL_PART_OF: Final = "app.kubernetes.io/part-of"

@@ -1,4 +1,4 @@
-"""The three classes of a colocated cluster: inference preempts, launchers stay, workers give way."""
+"""The four classes of a colocated cluster: inference preempts, a floor and launchers stay, workers give way."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -24,6 +24,8 @@ class Tier(StrEnum):
 
     INFERENCE = "inference"
     """Inference takes GPUs from workers the moment it needs them."""
+    FLOOR = "floor"
+    """Of a job's first workers that inference may not take: a victim must have a strictly lower value."""
     PRESERVED = "preserved"
     """Launchers hold no GPU, and must not be preempted before the workers."""
     PREEMPTIBLE = "preemptible"
@@ -58,6 +60,14 @@ DEFAULTS: Final = (
         value=100_000_000,
         preemption_policy=PreemptionPolicy.PREEMPT_LOWER_PRIORITY,
         description="Inference: takes GPUs from training workers the moment it needs them.",
+    ),
+    PriorityClass(
+        tier=Tier.FLOOR,
+        name="floor-pc",
+        value=100_000_000,
+        preemption_policy=PreemptionPolicy.NEVER,
+        description="The workers of a training job that it keeps, and its launcher: preempt nobody, and inference "
+        "does not preempt them.",
     ),
     PriorityClass(
         tier=Tier.PRESERVED,
@@ -116,11 +126,18 @@ def _names(classes: Sequence[PriorityClass]) -> Iterator[Problem]:
 
 
 def _order(classes: Sequence[PriorityClass]) -> Iterator[Problem]:
-    """Higher tiers have higher values."""
+    """Higher tiers have higher values, but for the floor, which has inference's own.
+
+    Below it, inference would take the floor. Above it, inference of a queue of Kueue would wait behind training.
+    """
     ranked = sorted(range(len(classes)), key=lambda index: list(Tier).index(classes[index].tier))
     for above, below in pairwise(ranked):
         high, low = classes[above], classes[below]
-        if high.tier is not low.tier and high.value <= low.value:
+        if (high.tier, low.tier) == (Tier.INFERENCE, Tier.FLOOR):
+            if high.value != low.value:
+                what = f"is not {high.value}, the value of {high.name} ({high.tier})"
+                yield Problem(path=f"classes[{below}].value", value=low.value, what=what, way_out="write that")
+        elif high.tier is not low.tier and high.value <= low.value:
             what = f"is not above {low.value}, the value of {low.name} ({low.tier})"
             yield Problem(
                 path=f"classes[{above}].value", value=high.value, what=what, way_out="raise it, or lower that"

@@ -34,7 +34,7 @@ def measure(site: Site, system: System, window: TraceWindow, seconds: float, fol
     timeline = Timeline(kubectl, folder / f"{window.name}-{system.name}".lower())
     timeline.start()
     try:
-        load = inference.deploy(site, kubectl, queue=system.serving_queue)
+        load = inference.deploy(site, kubectl, queue=system.serving_queue, priority_class=system.serving_class)
         job = system.submit(site, kubectl, WantedJob(node_labels=SPOT))
         job.wait_size(SIZE, within_seconds=START_SECONDS)
         begin = timeline.mark("the window begins")

@@ -50,6 +50,8 @@ class System:
     """What it needs beside the MPI Operator, or in its place."""
     serving_queue: str = ""
     """The queue of Kueue in which inference asks; empty: none."""
+    serving_class: str = "inference-pc"
+    """The PriorityClass of inference."""
 
 
 J = TypeVar("J", bound=Job)

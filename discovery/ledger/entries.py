@@ -22,7 +22,7 @@ class Departure(StrEnum):
     """Why a worker pod has gone."""
 
     PREEMPTED = "preempted"
-    """The scheduler gave its GPU to a pod of a higher priority."""
+    """The scheduler gave its GPU to a pod of a higher priority, or Kueue gave its quota to another queue."""
     EVICTED = "evicted"
     """Through the eviction API, or by its kubelet."""
     NODE_LOST = "node-lost"
@@ -89,6 +89,8 @@ class WorkerLeaving:
     """Of PREEMPTED: `NAMESPACE/NAME` of the pod that took its GPU; if the name is not known, `uid:UID on node NODE`."""
     detail: str = ""
     """The words of whoever took it: a taint's key, a pod's reason, an exit code."""
+    queue: str = ""
+    """Of PREEMPTED by Kueue: the ClusterQueue that took its quota; `by` has the UID of the pod or job in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,8 +155,8 @@ class SaveNews:
 
 def _departed(entry: WorkerLeaving) -> str:
     if entry.why is Departure.PREEMPTED:
-        by = f" by {entry.by.replace('uid:', 'the pod with UID ')}" if entry.by else ""
-        return f"{entry.pod} was preempted{by}"
+        by = entry.by.replace("uid:", "the pod with UID ")
+        return f"{entry.pod} was preempted" + (f" by queue {entry.queue}" if entry.queue else f" by {by}" if by else "")
     detail = f" ({cut_middle(entry.detail, MAX_DETAIL)})" if entry.detail else ""
     return f"{entry.pod} {_WORDS[entry.why]}{detail}"
 

@@ -39,6 +39,8 @@ class LiveStatus:
     workers: int = 0
     """How many train."""
     wanted: int = 0
+    queued: int = 0
+    """How many a queue has not admitted."""
     step: int = -1
     has_run: bool = False
     """Whether a step was done or, of a script that tells none, a process has come into `elastic.run`."""

@@ -53,6 +53,7 @@ class PresentStatus:
             since=self._since,
             workers=workers,
             wanted=history.wanted,
+            queued=sum(pod.gated for pod in history.pods.values()),
             step=step,
             has_run=step >= 0 or history.world.has_run,
             steps_per_second=figures.steps_per_second if figures and is_training else None,

@@ -61,7 +61,11 @@ class PodView:
     deleting_at: float | None = None
     """`deletionTimestamp` in Unix seconds: when the grace period ends, not when the deletion was requested."""
     disruption: str = ""
-    """Reason of a DisruptionTarget condition that is True; empty if there is none. A False one is stale and ignored."""
+    """Reason of a DisruptionTarget condition that is True, or else of TerminationTarget, which Kueue sets before it
+    deletes a pod (0.19, `pkg/controller/jobs/pod/pod_controller.go`, `Stop`); empty if there is none. A False one is
+    stale."""
+    eviction: str = ""
+    """Kueue's words on why it takes the pod: the message of TerminationTarget."""
     leave: bool = False
     """Whether ANNOTATION_LEAVE asks it to leave."""
     owner_uid: str = ""
@@ -72,6 +76,8 @@ class PodView:
     API server of a pod with a gate), and names a node if it has others leave there for it (Kubernetes 1.34,
     `pkg/scheduler/schedule_one.go`, `handleSchedulingFailure`; `pkg/registry/core/pod/strategy.go`). False while
     nobody has looked."""
+    gated: bool = False
+    """Whether a queue has not admitted it: a gate keeps the scheduler from looking at it."""
     reason: str = ""
     """`status.reason`, such as Evicted."""
     last_state: str = ""
@@ -107,7 +113,7 @@ class PodView:
         meta, status = pod["metadata"], pod.get("status") or {}
         conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
         ready, containers = conditions.get("Ready", {}), conditions.get("ContainersReady", {})
-        disruption = conditions.get("DisruptionTarget", {})
+        disruption, termination = conditions.get("DisruptionTarget", {}), conditions.get("TerminationTarget", {})
         deleting = meta.get("deletionTimestamp")
         leave = (meta.get("annotations") or {}).get(ANNOTATION_LEAVE, "false")
         scheduled = conditions.get("PodScheduled", {})
@@ -125,11 +131,13 @@ class PodView:
             runs_on=_runs_on(ready, status),
             created=unix_seconds(meta.get("creationTimestamp")),
             deleting_at=unix_seconds(deleting) if deleting else None,
-            disruption=disruption.get("reason") or "unknown" if disruption.get("status") == "True" else "",
+            disruption=_true_reason(disruption) or _true_reason(termination),
+            eviction=str(termination.get("message") or "") if _true_reason(termination) else "",
             leave=leave != "false",
             owner_uid=_controller(meta.get("ownerReferences") or ()),
             node=node,
             unschedulable=scheduled.get("status") == "False" and not (node or status.get("nominatedNodeName")),
+            gated=not node and scheduled.get("reason") == "SchedulingGated",
             reason=status.get("reason") or "",
             last_state=_last_state(status) if status.get("phase") in ENDED else "",
             bound_at=_true_since(scheduled),
@@ -297,6 +305,10 @@ def _starts(status: Json) -> list[float]:
     """When each container began to run, in Unix seconds; 0: it does not run."""
     containers = status.get("containerStatuses") or ()
     return [unix_seconds(((one.get("state") or {}).get("running") or {}).get("startedAt")) for one in containers]
+
+
+def _true_reason(condition: Json) -> str:
+    return condition.get("reason") or "unknown" if condition.get("status") == "True" else ""
 
 
 def _true_since(condition: Json) -> float | None:

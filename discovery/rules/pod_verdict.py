@@ -28,7 +28,7 @@ class Reason(StrEnum):
     ENDED = "ended"
     """Succeeded or Failed."""
     DISRUPTED = "disrupted"
-    """DisruptionTarget: preempted, evicted, tainted away. Kubernetes sets it before the deletion, and it says more."""
+    """Preempted, evicted, tainted away. Kubernetes and Kueue say so before the deletion, and it says more."""
     TERMINATING = "terminating"
     PENDING = "pending"
     NOT_READY = "not-ready"

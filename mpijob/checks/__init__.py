@@ -45,7 +45,12 @@ def job_problems(spec: JobSpec) -> list[Problem]:
 
 def job_notes(spec: JobSpec) -> list[str]:
     """What whoever generates or submits the job should know."""
-    return list(network_checks.notes(spec))
+    return [*network_checks.notes(spec), *policy_checks.notes(spec)]
+
+
+def job_assumptions(spec: JobSpec) -> list[str]:
+    """What whoever applies the manifests without `submit` should look at in the cluster."""
+    return list(policy_checks.assumptions(spec))
 
 
 def target_problems(spec: JobSpec, target: Target) -> list[Problem]:

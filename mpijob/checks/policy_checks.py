@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.checks import network_checks
 from hvd_elastic.mpijob.clouds.bucket_url import BUCKET_FORMS, BucketUrl
-from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSystem
+from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
+from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSpec, QueueSystem
 from hvd_elastic.priorityclasses.problem import Problem
 
 
@@ -15,18 +16,14 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
     if spec.priority.launcher == spec.priority.workers:
         what = "is also the workers' class: the launcher, and with it the job, may be preempted first"
         yield Problem(path="priority.launcher", value=spec.priority.launcher, what=what, way_out="name a higher class")
-    for key, name in (("launcher", spec.priority.launcher), ("workers", spec.priority.workers)):
+    for key, name in spec.priority:
         if name.startswith("system-"):
             what = "is a class for the cluster's own components: training would preempt them"
             yield Problem(path=f"priority.{key}", value=name, what=what, way_out="see `hvd-elastic priorityclasses`")
-    if spec.queue and spec.queue.system is QueueSystem.KUEUE and spec.checkpoint is None:
-        what = "suspends whole jobs, and what workers hold in memory is lost"
-        yield Problem(path="queue.system", value="kueue", what=what, way_out="set checkpoint")
-    if spec.queue and spec.queue.system is QueueSystem.KUEUE and spec.autoscale is not None:
-        # Kueue `pkg/controller/jobframework/reconciler.go`: EquivalentToWorkload compares the numbers of pods, and
-        # ensureOneWorkload suspends a running job that is no longer as it was admitted.
-        what = "changes the number of workers, and Kueue suspends a job whole whose number changes while it runs"
-        yield Problem(path="autoscale", value=..., what=what, way_out="leave it out, or use another queue")
+    if spec.queue:
+        yield from _queue(spec, spec.queue)
+    if spec.workers.floor:
+        yield from _floor(spec)
     if spec.disruption_budget and not spec.workers.elastic:
         what = "would block every node drain: the job cannot spare a worker"
         yield Problem(path="disruption_budget", value=True, what=what, way_out="set workers.max above workers.min")
@@ -36,6 +33,64 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
             yield from _warm_start(spec.checkpoint.warm_start.url)
         yield from _endpoint(spec)
         yield from _account(spec)
+
+
+def _queue(spec: JobSpec, queue: QueueSpec) -> Iterator[Problem]:
+    if queue.whole and not queue.takes_whole:
+        what = f"is for Kueue: {queue.system} places workers one by one beyond the first workers.min"
+        yield Problem(path="queue.whole", value=True, what=what, way_out="leave it out")
+    if queue.takes_whole and spec.checkpoint is None:
+        what = "has Kueue suspend the whole job, and what workers hold in memory is lost"
+        yield Problem(path="queue.whole", value=True, what=what, way_out="leave it out, or set checkpoint")
+    if queue.takes_whole and spec.autoscale is not None:
+        # Kueue `pkg/controller/jobframework/reconciler.go`: EquivalentToWorkload compares the numbers of pods, and
+        # ensureOneWorkload suspends a running job that is no longer as it was admitted.
+        what = "changes the number of workers, and with queue.whole Kueue suspends a running job for that"
+        yield Problem(path="autoscale", value=..., what=what, way_out="leave one of them out")
+
+
+def _floor(spec: JobSpec) -> Iterator[Problem]:
+    if spec.priority.floor in (spec.priority.workers, spec.priority.launcher):
+        what = "is below inference, which would take these pods too"
+        way_out = "name a class of inference's value: hvd-elastic priorityclasses"
+        yield Problem(path="priority.floor", value=spec.priority.floor, what=what, way_out=way_out)
+    if spec.queue and (spec.queue.takes_whole or spec.queue.system is not QueueSystem.KUEUE):
+        what = "is a class of single workers, and "
+        if spec.queue.takes_whole:
+            what += "with queue.whole Kueue evicts all of them at once"
+            way_out = "leave queue.whole out"
+        else:
+            what += f"{spec.queue.system} ranks a job's pods as one group"
+            way_out = "leave it out: it takes no worker below workers.min alone"
+        yield Problem(path="workers.floor", value=spec.workers.floor, what=what, way_out=way_out)
+
+
+def assumptions(spec: JobSpec) -> Iterator[str]:
+    """What a cluster must have for the job to be treated as it says, and `submit` would look at."""
+    if spec.queue and spec.queue.system is QueueSystem.KUEUE and not spec.queue.whole:
+        yield (
+            "queue: Kueue 0.18 or later admits each worker, and takes it back, by itself; for an older Kueue set "
+            "queue.whole"
+        )
+    if spec.workers.floor:
+        yield (
+            f"workers.floor: takes Kubernetes 1.36 and the policy that gives the first workers {spec.priority.floor}: "
+            "hvd-elastic platform-kit --with floor"
+        )
+
+
+def notes(spec: JobSpec) -> Iterator[str]:
+    """What a floor does not do."""
+    if not spec.workers.floor:
+        return
+    yield (
+        "workers.floor: these workers preempt nobody either: after a lost node, or at the start, they wait until a GPU "
+        "is free"
+    )
+    if spec.cloud is not Cloud.ANY and spec.capacity is not Capacity.ON_DEMAND:
+        yield (
+            "workers.floor: on spot nodes the cloud takes these workers all the same; capacity: on-demand keeps them"
+        )
 
 
 def _warm_start(url: str) -> Iterator[Problem]:

@@ -31,6 +31,9 @@ def _order(spec: JobSpec) -> Iterator[Problem]:
     if workers.start > workers.max:
         what = f"is above workers.max {workers.max}"
         yield Problem(path="workers.start", value=workers.start, what=what, way_out="lower it, or raise workers.max")
+    if workers.floor > workers.max:
+        what = f"is above workers.max {workers.max}"
+        yield Problem(path="workers.floor", value=workers.floor, what=what, way_out="lower it, or raise workers.max")
     for key in ("min", "start", "max"):
         size = getattr(workers, key)
         if workers.sizes and size not in workers.sizes:

@@ -10,7 +10,6 @@ from hvd_elastic.mpijob.description.job_spec import (
     JobSpec,
     LauncherKind,
     PrioritySpec,
-    QueueSystem,
 )
 from hvd_elastic.mpijob.description.mounts import mounts
 from hvd_elastic.mpijob.description.network_spec import NetworkSpec
@@ -60,6 +59,9 @@ def problems(spec: JobSpec, target: Target) -> Iterator[Problem]:
     yield from _checkpoint_folder(spec)
     if spec.autoscale is not None:
         yield from _autoscale(spec, spec.autoscale, target)
+    if target is not Target.MPIJOB:
+        yield from _no_floor(spec)
+        yield from _no_whole_queue(spec, target)
     if target is Target.MPIJOB_V1 and spec.launcher.kind is LauncherKind.LAUNCH:
         what = "opens ssh connections ahead of need, and kubeflow.org/v1 has no ssh"
         yield Problem(path="launcher.kind", value="launch", what=what, way_out="use horovodrun")
@@ -69,16 +71,29 @@ def problems(spec: JobSpec, target: Target) -> Iterator[Problem]:
         yield from _dropped_by_torchrun(spec)
 
 
+def _no_floor(spec: JobSpec) -> Iterator[Problem]:
+    what = "is for MPIJobs of kubeflow.org/v2beta1: it was not tried with the training-operator's pods"
+    floors = {"workers.floor": spec.workers.floor or None, "priority.floor": spec.priority.floor}
+    for path, value in floors.items():
+        if value not in (None, PrioritySpec().floor):
+            yield Problem(path=path, value=value, what=what, way_out=_way_out(spec, path))
+
+
+def _no_whole_queue(spec: JobSpec, target: Target) -> Iterator[Problem]:
+    if spec.queue and spec.queue.takes_whole:
+        # Kueue, `pkg/controller/jobs/mpijob/mpijob_controller.go`: its JobType is that of kubeflow.org/v2beta1 alone.
+        legacy = "has no effect: Kueue knows no kubeflow.org/v1 MPIJob, so the job would start without being admitted"
+        torch = "needs a checkpoint, which nothing in the pods of a PyTorchJob writes"
+        what = legacy if target is Target.MPIJOB_V1 else torch
+        yield Problem(path="queue.whole", value=True, what=what, way_out=_way_out(spec, "queue.whole"))
+
+
 def _dropped_by_legacy(spec: JobSpec) -> Iterator[Problem]:
     if "restarts" in spec.model_fields_set and spec.restarts:
         # training-operator 1.8, `pkg/controller.v1/mpi/mpijob_controller.go`, `updateMPIJobStatus`.
         what = "has no effect: the training-operator ends the job with the first launcher that fails"
         way_out = f"leave it out, or generate --as {Target.MPIJOB}"
         yield Problem(path="restarts", value=spec.restarts, what=what, way_out=way_out)
-    if spec.queue and spec.queue.system is QueueSystem.KUEUE:
-        # Kueue, `pkg/controller/jobs/mpijob/mpijob_controller.go`: its JobType is that of kubeflow.org/v2beta1 alone.
-        what = "has no effect: Kueue knows no kubeflow.org/v1 MPIJob, so the job would start without being admitted"
-        yield Problem(path="queue.system", value="kueue", what=what, way_out=f"generate --as {Target.MPIJOB}")
 
 
 def _dropped_by_torchrun(spec: JobSpec) -> Iterator[Problem]:
@@ -126,8 +141,8 @@ def _is_given(spec: JobSpec, key: str) -> bool:
 def _way_out(spec: JobSpec, key: str) -> str:
     if key != "checkpoint":
         return f"leave it out, or generate --as {Target.MPIJOB}"
-    if spec.queue and spec.queue.system is QueueSystem.KUEUE:
-        return f"generate --as {Target.MPIJOB}: in a queue of Kueue a job needs it"
+    if spec.queue and spec.queue.takes_whole:
+        return f"generate --as {Target.MPIJOB}: with queue.whole a job needs it"
     return f"leave it out and have the script save to output, or generate --as {Target.MPIJOB}"
 
 

@@ -83,6 +83,9 @@ class WorkersSpec(Section):
     max: Count = Field(default_factory=lambda data: max(data.get("sizes") or [data.get("start", 1)]))
     """Most workers. The job has this many pods, and the scheduler runs those that idle capacity has room for. Defaults
     to `start`; with `sizes` to the largest."""
+    floor: Annotated[int, Interval(ge=0, le=100_000)] = 0
+    """The first so many workers, and the launcher, are not preempted by inference. 0 by default: inference may take all
+    of them. It takes Kubernetes 1.36 and the platform kit's [floor](platform-kit.md#a-floor-that-holds)."""
     gpus: Annotated[int, Field(ge=0, le=64)] = 0
     """GPUs of each worker. None by default."""
     gpu_resource: ExtendedResource = GPU_RESOURCE
@@ -256,6 +259,9 @@ class PrioritySpec(Section):
     """Class of the launcher. It is above the workers' class, so that workers are preempted before the launcher."""
     workers: ObjectName = "preemptible-pc"
     """Class of the workers. It is below inference, so that inference takes GPUs from workers."""
+    floor: ObjectName = "floor-pc"
+    """Class of what `workers.floor` keeps: of the launcher, and by the platform kit's policy of these workers. It has
+    the value of inference's, and preempts nobody."""
 
 
 class QueueSpec(Section):
@@ -265,6 +271,14 @@ class QueueSpec(Section):
     """`kueue`, `volcano` or `kai`."""
     name: LabelValue
     """Name of the queue: a LocalQueue of Kueue, or a Queue of Volcano or KAI."""
+    whole: bool = False
+    """Kueue: admit the job with all its workers at once, and evict it so. By default each worker is admitted, and given
+    back, by itself, which takes Kueue 0.18 or later."""
+
+    @property
+    def takes_whole(self) -> bool:
+        """Whether Kueue admits, suspends and resumes the job as one."""
+        return self.system is QueueSystem.KUEUE and self.whole
 
 
 class AutoscaleSpec(Section):

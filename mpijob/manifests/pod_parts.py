@@ -21,16 +21,28 @@ def pod_template(spec: JobSpec, role: Role, pod: Manifest, *, annotations: Mappi
     """The pod template of a role: the role's own `pod` spec and `annotations`, and what follows from the role alone."""
     common = without_empty(
         schedulerName=queues.scheduler_name(spec),
-        priorityClassName=spec.priority.launcher if role is Role.LAUNCHER else spec.priority.workers,
+        priorityClassName=_priority_class(spec, role),
         affinity=node_placement.affinity(spec, role),
         tolerations=node_placement.tolerations(spec, role),
         imagePullSecrets=[{"name": name} for name in spec.image_pull_secrets],
     )
-    labels = {**pod_labels(spec, role), **queues.pod_labels(spec)}
+    labels = {**pod_labels(spec, role), **queues.pod_labels(spec, role), **_floor_label(spec, role)}
     return {
         "metadata": without_empty(labels=labels, annotations={**_annotations(spec, role), **(annotations or {})}),
         "spec": {**common, **pod},
     }
+
+
+def _priority_class(spec: JobSpec, role: Role) -> str:
+    """A job has one worker template: the class of the workers below the floor is for the cluster's policy to set."""
+    if role is Role.WORKER:
+        return spec.priority.workers
+    return spec.priority.floor if spec.workers.floor else spec.priority.launcher
+
+
+def _floor_label(spec: JobSpec, role: Role) -> dict[str, str]:
+    """What the policy knows these workers by."""
+    return {contract.LABEL_FLOOR: str(spec.workers.floor)} if role is Role.WORKER and spec.workers.floor else {}
 
 
 def _annotations(spec: JobSpec, role: Role) -> dict[str, str]:

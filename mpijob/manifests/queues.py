@@ -1,19 +1,20 @@
-"""Queues that admit a job: Kueue, Volcano, KAI. `docs/job.md` says what each guarantees, and what it evicts whole.
+"""Queues that admit a job or its workers: Kueue, Volcano, KAI. `docs/job.md` says what each guarantees and takes.
 
 - Volcano (`pkg/scheduler/plugins/gang/gang.go`): evicts pods one by one, and none once `minAvailable` are left, where
   its configuration lets the gang plugin judge that.
 - KAI (v0.13, `pkg/scheduler/api/podgroup_info/eviction_info.go`): evicts pods one by one above `minAvailable`, the
   launcher last, and then all the others at once.
-- Kueue (`pkg/controller/jobs/mpijob/mpijob_controller.go`): admits a job with all its workers, and evicts it by
-  suspending it.
+- Kueue 0.18 and later (`pkg/controller/jobs/pod/pod_controller.go`): its label on the worker template makes each worker
+  a Workload of its own, admitted and evicted alone. The launcher, which has no label, is left alone. With the label on
+  the job (`mpijob/mpijob_controller.go`) it admits the job with all its workers, and evicts it by suspending it.
 """
 
 from typing import Final
 
+from hvd_elastic.mpijob.contract import KUEUE_QUEUE, Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSystem
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 
-_KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _KAI_QUEUE: Final = "kai.scheduler/queue"
 _KAI_PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"
 """KAI from v0.10 on reads it off the job (`pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go`).
@@ -36,7 +37,7 @@ def job_labels(spec: JobSpec) -> dict[str, str]:
         return {}
     match spec.queue.system:
         case QueueSystem.KUEUE:
-            return {_KUEUE_LABEL: spec.queue.name}
+            return {KUEUE_QUEUE: spec.queue.name} if spec.queue.whole else {}
         case QueueSystem.VOLCANO:
             return {}
         case QueueSystem.KAI:
@@ -44,9 +45,17 @@ def job_labels(spec: JobSpec) -> dict[str, str]:
             return {_KAI_QUEUE: spec.queue.name, **preemptible}
 
 
-def pod_labels(spec: JobSpec) -> dict[str, str]:
-    """Labels of the pods that name the queue. Kueue must not find any there: it would admit each pod by itself."""
-    return {_KAI_QUEUE: spec.queue.name} if spec.queue and spec.queue.system is QueueSystem.KAI else {}
+def pod_labels(spec: JobSpec, role: Role) -> dict[str, str]:
+    """Labels of a role's pods that name the queue. Kueue must find none on the launcher: it would evict it, too."""
+    if spec.queue is None:
+        return {}
+    match spec.queue.system:
+        case QueueSystem.KUEUE:
+            return {} if spec.queue.whole or role is Role.LAUNCHER else {KUEUE_QUEUE: spec.queue.name}
+        case QueueSystem.VOLCANO:
+            return {}
+        case QueueSystem.KAI:
+            return {_KAI_QUEUE: spec.queue.name}
 
 
 def scheduling_policy(spec: JobSpec, *, has_launcher: bool = True) -> Manifest:

@@ -48,6 +48,7 @@ def deploy(
     resource: str = GPU_RESOURCE,
     cpu: str = "0",
     queue: str = "",
+    priority_class: str = "inference-pc",
 ) -> Inference:
     """Make the Deployment with no pods. It must run on the node under test, not on a GPU that is free elsewhere.
 
@@ -63,7 +64,7 @@ def deploy(
         "resources": {"limits": {resource: str(gpus)}, "requests": {"cpu": cpu}},
     }
     pod = {
-        "priorityClassName": "inference-pc",
+        "priorityClassName": priority_class,
         "terminationGracePeriodSeconds": 1,
         "nodeSelector": dict(nodes or {"kubernetes.io/hostname": node}),
         "tolerations": [{"operator": "Exists"}],

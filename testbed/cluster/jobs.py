@@ -163,7 +163,7 @@ def submit(site: Site, kubectl: Kubectl, description: dict[str, Any], *, shared:
 
 
 def priority_classes(site: Site) -> None:
-    """Make the three PriorityClasses as `hvd-elastic priorityclasses` prints them."""
+    """Make the PriorityClasses as `hvd-elastic priorityclasses` prints them."""
     command = [sys.executable, "-m", "hvd_elastic.cli", "priorityclasses"]
     site.kubectl.apply(subprocess.run(command, text=True, capture_output=True, check=True).stdout)
 

@@ -1,4 +1,7 @@
-"""A job in a queue of Kueue: admitted by quota, taken whole by another queue, and back where it was."""
+"""A whole job in a queue of Kueue: admitted by quota, taken whole by another queue, and back where it was.
+
+Of workers that are queued one by one: `test_kueue_workers.py`.
+"""
 
 import os
 import subprocess
@@ -37,7 +40,7 @@ def queued(namespace: Kubectl, kueue: str) -> Kubectl:
 
 
 def train(cluster: Site, kubectl: Kubectl, launcher: str = "launch") -> Job:
-    queue = {"system": "kueue", "name": queues.TRAINING}
+    queue = {"system": "kueue", "name": queues.TRAINING, "whole": True}
     return start(cluster, kubectl, launcher, checkpoint=DURABLE, queue=queue)
 
 

@@ -18,7 +18,15 @@ Manifest = Mapping[str, Any]
 
 _POD_TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_CRDS = (modules.MPI_OPERATOR, modules.LEGACY_MPIJOB, modules.PYTORCHJOB, modules.POD_MONITOR, modules.PROMETHEUS_RULE)
+_CRDS = (
+    modules.MPI_OPERATOR,
+    modules.LEGACY_MPIJOB,
+    modules.PYTORCHJOB,
+    modules.POD_MONITOR,
+    modules.PROMETHEUS_RULE,
+    modules.CLUSTER_QUEUE,
+    modules.FLAVOR,
+)
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _RBAC_NAME = re.compile(r"(?!\.\.?$)[^/%]+")

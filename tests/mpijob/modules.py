@@ -62,6 +62,9 @@ _OPERATOR = ("github.com/prometheus-operator/prometheus-operator", "v0.79.2", "e
 POD_MONITOR = ModuleFile(
     module=_OPERATOR[0], version=_OPERATOR[1], path=f"{_OPERATOR[2]}/monitoring.coreos.com_podmonitors.yaml"
 )
+_KUEUE = ("sigs.k8s.io/kueue", "v0.19.2", "config/components/crd/bases")
+CLUSTER_QUEUE = ModuleFile(module=_KUEUE[0], version=_KUEUE[1], path=f"{_KUEUE[2]}/kueue.x-k8s.io_clusterqueues.yaml")
+FLAVOR = ModuleFile(module=_KUEUE[0], version=_KUEUE[1], path=f"{_KUEUE[2]}/kueue.x-k8s.io_resourceflavors.yaml")
 PROMETHEUS_RULE = ModuleFile(
     module=_OPERATOR[0], version=_OPERATOR[1], path=f"{_OPERATOR[2]}/monitoring.coreos.com_prometheusrules.yaml"
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.priorityclasses import DEFAULTS, ClassQuota, ClassUser, check_guard, guard_manifests
+from hvd_elastic.priorityclasses import DEFAULTS, ClassQuota, ClassUser, Tier, check_guard, guard_manifests
 from testbed import admission_policies
 from tests.mpijob import admission
 
@@ -16,8 +16,9 @@ QUOTAS = (ClassQuota(namespace="serving", gpus=16, resource=GPU),)
 Manifest = Mapping[str, Any]
 
 
-def of_kind(kind: str, users: tuple[ClassUser, ...] = USERS) -> Manifest:
-    (found,) = (one for one in guard_manifests(DEFAULTS, users, QUOTAS) if one["kind"] == kind)
+def of_kind(kind: str, users: tuple[ClassUser, ...] = USERS, *, of: str = "inference-pc") -> Manifest:
+    made = guard_manifests(DEFAULTS, users, QUOTAS)
+    (found,) = (one for one in made if one["kind"] == kind and one["metadata"]["name"].startswith(of))
     return found
 
 
@@ -72,7 +73,28 @@ def test_they_are_admitted() -> None:
     manifests = guard_manifests(DEFAULTS, USERS, QUOTAS)
     assert [error for one in manifests for error in admission.errors(one)] == []
     names = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in manifests]
-    assert len(set(names)) == len(names) == 3
+    assert len(set(names)) == len(names) == 5
+
+
+def test_nobody_may_use_the_floor_who_is_not_named() -> None:
+    pod = {"priorityClassName": "floor-pc"}
+    nobody = of_kind("ValidatingAdmissionPolicy", of="floor-pc")
+    assert "may not use the PriorityClass floor-pc, which inference cannot preempt" in refusal(nobody, "serving", pod)
+    users = (*USERS, ClassUser(namespace="research", tier=Tier.FLOOR))
+    policy = of_kind("ValidatingAdmissionPolicy", users, of="floor-pc")
+    assert refusal(policy, "research", pod) == ""
+    assert refusal(policy, "serving", pod)
+    assert refusal(of_kind("ValidatingAdmissionPolicy", users), "research", {"priorityClassName": "inference-pc"})
+
+
+def test_a_quota_of_the_floor_counts_its_class() -> None:
+    users = (*USERS, ClassUser(namespace="research", tier=Tier.FLOOR))
+    quotas = (*QUOTAS, ClassQuota(namespace="research", tier=Tier.FLOOR, gpus=2, resource=GPU))
+    assert not [*check_guard(users, quotas)]
+    made = guard_manifests(DEFAULTS, users, quotas)
+    found = {one["metadata"]["name"]: one for one in made if one["kind"] == "ResourceQuota"}
+    assert found["floor-pc"]["spec"]["hard"] == {"requests.nvidia.com/gpu": "2"}
+    assert found["floor-pc"]["spec"]["scopeSelector"]["matchExpressions"][0]["values"] == ["floor-pc"]
 
 
 def test_a_quota_counts_the_gpus_of_the_class_alone() -> None:
@@ -100,6 +122,8 @@ def test_a_namespace_has_one_quota_for_all_that_its_gpus_are_called() -> None:
         (USERS, QUOTAS * 2, "more than once"),
         (USERS, (ClassQuota(namespace="serving", gpus=1, resource="gpu"),), "names no resource"),
         (USERS, (ClassQuota(namespace="research", gpus=1, resource=GPU),), "its pods may not use the class"),
+        (USERS, (ClassQuota(namespace="x", tier=Tier.FLOOR, gpus=1, resource=GPU),), "add --allow-floor x"),
+        ((ClassUser(namespace="a", tier=Tier.FLOOR),), (), "inference itself could not start"),
     ],
 )
 def test_a_guard_that_guards_nothing_or_too_much(

@@ -5,8 +5,13 @@ The reasons of the condition DisruptionTarget are those of Kubernetes 1.34: `Pre
 `DeletionByTaintManager` (`pkg/controller/tainteviction`), `DeletionByPodGC` (`pkg/controller/podgc`) and
 `TerminationByKubelet`, whose pods say more in `status.reason`: `Preempting` (`pkg/kubelet/preemption`), `Evicted`
 (`pkg/kubelet/eviction`), `Terminated` (`pkg/kubelet/nodeshutdown`).
+
+Those of TerminationTarget are Kueue's, 0.16 to 0.19: `WorkloadEvictedDueTo` and the reason of the Workload's condition
+Evicted (`pkg/controller/jobframework/reconciler.go`, `stopJob`), and others without a reason (`stop_reason.go`). The
+message of a preemption names whom it was for (`pkg/scheduler/preemption/preemption.go`, `preemptionMessage`).
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +27,12 @@ _BY_POD_REASON: Final = {
     "Shutdown": Departure.DRAINED,
 }
 """By `status.reason`, which kubelets set beside the condition, or in its place before Kubernetes had it."""
+
+
+_EVICTED: Final = re.compile(r"Workload(?:EvictedDueTo)?(?=[A-Z])")
+_TAKER: Final = re.compile(
+    r"JobUID: (?P<uid>[0-9A-Za-z-]{1,64})\).{0,200}?preemptor path: (?:[^\s;]{0,1000}/)?(?P<queue>[-.0-9a-z]{1,253});"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +72,16 @@ def departure(pod: PodView, around: Surroundings) -> tuple[Departure, str]:  # n
     return Departure.DELETED, ""
 
 
+def taker(pod: PodView) -> tuple[str, str]:
+    """For whom Kueue has preempted a pod: `uid:UID` of a pod or a job, and its ClusterQueue; empty: it has not."""
+    found = _TAKER.search(pod.eviction)
+    return (f"uid:{found['uid']}", found["queue"]) if found else ("", "")
+
+
 def _by_disruption(pod: PodView, around: Surroundings) -> tuple[Departure, str]:
     signal = _emptied(around.node)
     match pod.disruption:
-        case "PreemptionByScheduler":
+        case "PreemptionByScheduler" | "WorkloadEvictedDueToPreempted":
             return Departure.PREEMPTED, ""
         case "DeletionByPodGC":
             return Departure.NODE_LOST, pod.disruption
@@ -75,7 +92,8 @@ def _by_disruption(pod: PodView, around: Surroundings) -> tuple[Departure, str]:
         case "EvictionByEvictionAPI" if signal:
             return Departure.DRAINED, signal
         case _:
-            return _BY_POD_REASON.get(pod.reason, Departure.EVICTED), pod.reason or pod.disruption
+            by_kueue = f"Kueue: {_EVICTED.sub('', pod.disruption)}" if pod.eviction else ""
+            return _BY_POD_REASON.get(pod.reason, Departure.EVICTED), pod.reason or by_kueue or pod.disruption
 
 
 def _emptied(node: NodeView | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hvd_elastic.discovery.ledger.entries import Departure, Entry, Totals, WorkerBound, WorkerGone, WorkerLeaving
-from hvd_elastic.discovery.ledger.history.departures import Surroundings, departure, is_leaving
+from hvd_elastic.discovery.ledger.history.departures import Surroundings, departure, is_leaving, taker
 from hvd_elastic.discovery.rules.cluster_views import PodView
 
 GRACE_SECONDS: Final = 30.0
@@ -65,8 +65,7 @@ class WorkerLives:
             life = self.present[pod.uid] = WorkerLife(pod=pod.name, uid=pod.uid, bound=pod.bound_at)
             yield _bound(pod, around, gpus)
         if life.leaving is None and is_leaving(pod):
-            why, detail = departure(pod, around)
-            life.leaving = WorkerLeaving(unix=now, pod=pod.name, uid=pod.uid, why=why, detail=detail)
+            life.leaving = _leaving(pod, around, now)
             yield life.leaving
         if pod.has_ended:
             yield self._end(life, pod.ended_at or now)
@@ -79,8 +78,7 @@ class WorkerLives:
         if life is None:
             return
         if life.leaving is None:
-            why, detail = departure(pod, around)
-            yield WorkerLeaving(unix=now, pod=pod.name, uid=pod.uid, why=why, detail=detail)
+            yield _leaving(pod, around, now)
         yield self._end(life, pod.ended_at or now)
         self.over.discard(pod.uid)
 
@@ -106,6 +104,11 @@ class WorkerLives:
         del self.present[life.uid]
         self.over.add(life.uid)
         return WorkerGone(unix=max(when, life.bound), pod=life.pod, uid=life.uid)
+
+
+def _leaving(pod: PodView, around: Surroundings, now: float) -> WorkerLeaving:
+    (why, detail), (by, queue) = departure(pod, around), taker(pod)
+    return WorkerLeaving(unix=now, pod=pod.name, uid=pod.uid, why=why, by=by, detail=detail, queue=queue)
 
 
 def _bound(pod: PodView, around: Surroundings, gpus: int) -> WorkerBound:

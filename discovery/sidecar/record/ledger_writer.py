@@ -80,7 +80,7 @@ class LedgerWriter:
             if not self._pending:
                 self._next_write = self._clock() + BATCH_SECONDS + len(self._store.ledger.text) / BYTES_PER_SECOND
             self._pending.append(entry)
-            if isinstance(entry, WorkerLeaving) and entry.why is Departure.PREEMPTED and not entry.detail:
+            if isinstance(entry, WorkerLeaving) and entry.why is Departure.PREEMPTED and not (entry.detail or entry.by):
                 self._unnamed[entry.uid] = self._clock() + PREEMPTOR_SECONDS
 
     def write_if_due(self) -> None:

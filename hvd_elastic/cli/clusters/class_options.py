@@ -1,4 +1,4 @@
-"""Options that `priorityclasses` and `platform-kit` share: the classes, and who may use the one of inference."""
+"""Options that `priorityclasses` and `platform-kit` share: the classes, and who may use which."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -24,6 +24,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _CLASS_OPTIONS: Final = (
     click.option("--inference", metavar="NAME[=VALUE]", help="The class of inference."),
+    click.option("--floor", metavar="NAME[=VALUE]", help="The class of workers that a job keeps."),
     click.option("--preserved", metavar="NAME[=VALUE]", help="The class of launchers."),
     click.option("--preemptible", metavar="NAME[=VALUE]", help="The class of workers."),
     click.option("--global-default", metavar="NAME", multiple=True, help="The class of pods that name none."),
@@ -38,68 +39,89 @@ _CLASS_OPTIONS: Final = (
 
 
 def class_options(command: _Command) -> _Command:
-    """`--inference`, `--preserved`, `--preemptible`, `--global-default` and `--cutoff`, for `chosen_classes`."""
+    """An option for each class, `--global-default` and `--cutoff`, for `chosen_classes`."""
     return reduce(lambda decorated, option: option(decorated), reversed(_CLASS_OPTIONS), command)
 
 
 def guard_options(*, when: str) -> Callable[[_Command], _Command]:
-    """`--allow` and `--quota`, for `chosen_guard`. `when`: begins their help."""
-    allow = click.option(
-        "--allow",
-        metavar="NAMESPACE[/ACCOUNT]",
-        multiple=True,
-        help=f"{when}: pods that may use it, all of a namespace or those of one ServiceAccount.",
-    )
-    quota = click.option(
-        "--quota",
-        metavar="NAMESPACE=GPUS[:RESOURCE]",
-        multiple=True,
-        help=f"{when}: GPUs of its pods in a namespace, at most; by default of {GPU_RESOURCE}.",
-    )
-    return lambda command: allow(quota(command))
+    """`--allow` and `--quota`, and the same for the floor, for `chosen_guard`. `when`: begins their help."""
+    options = [
+        click.option(
+            f"--{name}{suffix}",
+            metavar=metavar,
+            multiple=True,
+            help=f"{when}: {says.format(of)}",
+        )
+        for suffix, of in (("", "the class of inference"), ("-floor", "the class of a floor"))
+        for name, metavar, says in (
+            ("allow", "NAMESPACE[/ACCOUNT]", "who may use {}: a namespace's pods, or an account's."),
+            ("quota", "NAMESPACE=GPUS[:RESOURCE]", f"most GPUs of {{}} in a namespace; of {GPU_RESOURCE} if unsaid."),
+        )
+    ]
+    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
 def chosen_classes(
     problems: list[Problem],
     *,
     inference: str | None,
+    floor: str | None,
     preserved: str | None,
     preemptible: str | None,
     global_default: Sequence[str],
     cutoff: int,
 ) -> list[PriorityClass]:
-    """The three classes as the options have them. What is wrong with them is added to `problems`."""
-    wanted = {Tier.INFERENCE: inference, Tier.PRESERVED: preserved, Tier.PREEMPTIBLE: preemptible}
+    """The four classes as the options have them. What is wrong with them is added to `problems`."""
+    wanted = {
+        Tier.INFERENCE: inference,
+        Tier.FLOOR: floor,
+        Tier.PRESERVED: preserved,
+        Tier.PREEMPTIBLE: preemptible,
+    }
     classes = [_redefined(default, wanted[default.tier], problems) for default in DEFAULTS]
+    if not (floor and "=" in floor):  # it has inference's value, whatever that is
+        value = next(one.value for one in classes if one.tier is Tier.INFERENCE)
+        classes = [replace(one, value=value) if one.tier is Tier.FLOOR else one for one in classes]
     classes = [replace(one, global_default=one.name in global_default) for one in classes]
     problems += [*_unknown(global_default, classes), *check(classes, cutoff=cutoff)]
     return classes
 
 
 def chosen_guard(
-    problems: list[Problem], *, allow: Sequence[str], quota: Sequence[str]
+    problems: list[Problem],
+    *,
+    allow: Sequence[str],
+    quota: Sequence[str],
+    allow_floor: Sequence[str],
+    quota_floor: Sequence[str],
 ) -> tuple[list[ClassUser], list[ClassQuota]]:
-    """Who may use the class of inference, and how much of it. What is wrong with them is added to `problems`."""
-    users, quotas = [_user(text) for text in allow], [_quota(text, problems) for text in quota]
+    """Who may use the classes of inference and floor, and how much. What is wrong with them is added to `problems`."""
+    users = [_user(text, tier) for tier, texts in _by_tier(allow, allow_floor) for text in texts]
+    quotas = [_quota(text, tier, problems) for tier, texts in _by_tier(quota, quota_floor) for text in texts]
     problems += check_guard(users, quotas)
     return users, quotas
 
 
-def _user(text: str) -> ClassUser:
+def _by_tier(inference: Sequence[str], floor: Sequence[str]) -> tuple[tuple[Tier, Sequence[str]], ...]:
+    return (Tier.INFERENCE, inference), (Tier.FLOOR, floor)
+
+
+def _user(text: str, tier: Tier) -> ClassUser:
     namespace, slash, account = text.partition("/")
-    return ClassUser(namespace=namespace if account or not slash else text, account=account)
+    return ClassUser(namespace=namespace if account or not slash else text, tier=tier, account=account)
 
 
-def _quota(text: str, problems: list[Problem]) -> ClassQuota:
+def _quota(text: str, tier: Tier, problems: list[Problem]) -> ClassQuota:
     namespace, _, rest = text.partition("=")
     gpus, colon, named = rest.partition(":")
     resource = named if colon else GPU_RESOURCE
     try:
-        return ClassQuota(namespace=namespace, gpus=int(gpus), resource=resource)
+        return ClassQuota(namespace=namespace, tier=tier, gpus=int(gpus), resource=resource)
     except ValueError:
         way_out = f"write {namespace}=16"
-        problems.append(Problem(path="--quota", value=text, what="has no whole number of GPUs", way_out=way_out))
-        return ClassQuota(namespace=namespace, gpus=0, resource=resource)
+        path = "--quota-floor" if tier is Tier.FLOOR else "--quota"
+        problems.append(Problem(path=path, value=text, what="has no whole number of GPUs", way_out=way_out))
+        return ClassQuota(namespace=namespace, tier=tier, gpus=0, resource=resource)
 
 
 def _redefined(default: PriorityClass, text: str | None, problems: list[Problem]) -> PriorityClass:

@@ -1,5 +1,6 @@
 """`hvd-elastic platform-kit`: what is applied once per cluster, as a kustomize base in a folder."""
 
+import re
 from pathlib import Path
 
 import click
@@ -7,11 +8,13 @@ import click
 from hvd_elastic.cli.clusters.class_options import chosen_classes, chosen_guard, class_options, guard_options
 from hvd_elastic.cli.clusters.monitoring_options import parsed_labels
 from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from hvd_elastic.mpijob.problems import InvalidInputError
-from hvd_elastic.priorityclasses import Problem
+from hvd_elastic.priorityclasses import ClassQuota, ClassUser, Problem, Tier
 from hvd_elastic.setup.platform_kit.kit_files import file_of, kit_files
 from hvd_elastic.setup.platform_kit.kit_folder import write_kit
-from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, OPERATOR_WATCHDOG, KitSettings, kit_parts
+from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, KUEUE, OPERATOR_WATCHDOG, KitSettings, kit_parts
+from hvd_elastic.setup.platform_kit.kueue_queues import QueueGpus
 
 _COLUMNS = (
     Column(title="part", key="part"),
@@ -21,12 +24,16 @@ _COLUMNS = (
     Column(title="for", key="for"),
 )
 _DEFAULTS = KitSettings()
+_COUNT = re.compile(r"\d{1,6}", re.ASCII)
+_RESOURCE = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
 @click.command
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @class_options
 @guard_options(when="With a guard")
+@click.option("--queue-gpus", metavar="SERVING[:TRAINING[:RESOURCE]]", default="",
+              help="Queues of Kueue: GPUs of serving, which training borrows, and of training, its floor.")  # fmt: skip
 @click.option(
     "--image", default="", help="Of autoscaler and watchdog: this project's, or one built from it. Else neither."
 )
@@ -47,12 +54,16 @@ def command(
     *,
     folder: Path,
     inference: str | None,
+    floor: str | None,
     preserved: str | None,
     preemptible: str | None,
     global_default: tuple[str, ...],
     cutoff: int,
     allow: tuple[str, ...],
     quota: tuple[str, ...],
+    allow_floor: tuple[str, ...],
+    quota_floor: tuple[str, ...],
+    queue_gpus: str,
     image: str,
     namespace: str,
     operator_namespace: str,
@@ -64,9 +75,9 @@ def command(
 ) -> None:
     """Write what a platform team sets up once for all jobs to the folder DIR, as a kustomize base.
 
-    Classes and the MPI Operator's right; with --allow the guard, with --image the autoscaler. Roles of people, the
-    guard of MPIJobs, the MPI Operator's watchdog, alert rules and the dashboard are components: name them in an
-    overlay, or with --with. The same options write the same files.
+    Classes and the MPI Operator's right; with --allow the guard, with --image the autoscaler. The floor, queues of
+    Kueue, roles of people, the guard of MPIJobs, the MPI Operator's watchdog, alert rules and the dashboard are
+    components: name them in an overlay, or with --with. The same options write the same files.
 
     hvd-elastic platform-kit kit --allow serving --quota serving=16 --with alerts
 
@@ -76,18 +87,25 @@ def command(
     classes = chosen_classes(
         problems,
         inference=inference,
+        floor=floor,
         preserved=preserved,
         preemptible=preemptible,
         global_default=global_default,
         cutoff=cutoff,
     )
-    users, quotas = chosen_guard(problems, allow=allow, quota=quota) if allow or quota else ([], [])
+    users, quotas = list[ClassUser](), list[ClassQuota]()
+    if allow or quota or allow_floor or quota_floor:
+        users, quotas = chosen_guard(
+            problems, allow=allow, quota=quota, allow_floor=allow_floor, quota_floor=quota_floor
+        )
+    gpus = _queue_gpus(queue_gpus, problems) if queue_gpus else None
     if problems:
         raise InvalidInputError(problems)
     settings = KitSettings(
         classes=classes,
         users=users,
         quotas=quotas,
+        queue_gpus=gpus,
         image=image,
         autoscaler_namespace=namespace,
         operator_namespace=operator_namespace,
@@ -101,6 +119,8 @@ def command(
         raise click.ClickException(f"{error.name} is missing: pip install 'hvd-elastic[dashboard]'") from error
     if OPERATOR_WATCHDOG in switched_on and not image:
         raise click.UsageError(f"--with {OPERATOR_WATCHDOG} needs --image")
+    if KUEUE in switched_on and not queue_gpus:
+        raise click.UsageError(f"--with {KUEUE} needs --queue-gpus: how many of the cluster's GPUs are whose")
     paths = write_kit(kit_files(parts, switched_on=switched_on), folder)
     rows = [
         {
@@ -114,6 +134,17 @@ def command(
     ]
     show(Result(rows=rows, columns=_COLUMNS, names=[str(path) for path in paths]), output)
     if not users:
-        say(f"no guard: whoever may create pods may use {settings.inference_class}; --allow says who may")
+        name = settings.of_tier(Tier.INFERENCE).name
+        say(f"no guard: whoever may create pods may use {name}; --allow says who may")
     if not image:
         say("no autoscaler: --image adds it")
+
+
+def _queue_gpus(text: str, problems: list[Problem]) -> QueueGpus:
+    serving, _, rest = text.partition(":")
+    training, _, resource = rest.partition(":")
+    if not (_COUNT.fullmatch(serving) and _COUNT.fullmatch(training or "0") and _RESOURCE.fullmatch(resource or "a/b")):
+        way_out = "write 14:2, or 14:2:amd.com/gpu for another resource"
+        problems.append(Problem(path="--queue-gpus", value=text, what="is not two numbers of GPUs", way_out=way_out))
+        return QueueGpus(serving=0)
+    return QueueGpus(serving=int(serving), training=int(training or 0), resource=resource or GPU_RESOURCE)

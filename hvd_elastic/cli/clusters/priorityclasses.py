@@ -1,4 +1,4 @@
-"""`hvd-elastic priorityclasses`: the three classes, which are applied once per cluster."""
+"""`hvd-elastic priorityclasses`: the four classes, which are applied once per cluster."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from hvd_elastic.cli.clusters.class_options import chosen_classes, chosen_guard,
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from hvd_elastic.mpijob.problems import InvalidInputError
-from hvd_elastic.priorityclasses import PriorityClass, Problem, guard_manifests, manifest
+from hvd_elastic.priorityclasses import ClassQuota, ClassUser, PriorityClass, Problem, guard_manifests, manifest
 from hvd_elastic.system.plain_words import count_words
 
 _COLUMNS = (
@@ -23,12 +23,15 @@ _COLUMNS = (
 
 @click.command
 @class_options
-@click.option("--guard", is_flag=True, help="Also print who may use the class of inference. Needs Kubernetes 1.30.")
+@click.option(
+    "--guard", is_flag=True, help="Also print who may use the classes of inference and floor. Needs Kubernetes 1.30."
+)
 @guard_options(when="With --guard")
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, default=Format.YAML)
 def command(
     *,
     inference: str | None,
+    floor: str | None,
     preserved: str | None,
     preemptible: str | None,
     global_default: tuple[str, ...],
@@ -36,9 +39,11 @@ def command(
     guard: bool,
     allow: tuple[str, ...],
     quota: tuple[str, ...],
+    allow_floor: tuple[str, ...],
+    quota_floor: tuple[str, ...],
     output: Format,
 ) -> None:
-    """Print the PriorityClasses: inference preempts workers, and launchers stay.
+    """Print the PriorityClasses: inference preempts workers, and launchers and floors stay.
 
     hvd-elastic priorityclasses | kubectl apply -f -
 
@@ -48,16 +53,21 @@ def command(
     classes = chosen_classes(
         problems,
         inference=inference,
+        floor=floor,
         preserved=preserved,
         preemptible=preemptible,
         global_default=global_default,
         cutoff=cutoff,
     )
-    users, quotas = chosen_guard(problems, allow=allow, quota=quota) if guard else ([], [])
-    if not guard and (allow or quota):
+    given = {"--allow": allow, "--quota": quota, "--allow-floor": allow_floor, "--quota-floor": quota_floor}
+    users, quotas = list[ClassUser](), list[ClassQuota]()
+    if guard:
+        users, quotas = chosen_guard(
+            problems, allow=allow, quota=quota, allow_floor=allow_floor, quota_floor=quota_floor
+        )
+    elif path := next((name for name, values in given.items() if values), ""):
         what = "says who may use a class, but without --guard nothing does"
-        path = "--allow" if allow else "--quota"
-        problems.append(Problem(path=path, value=", ".join(allow or quota), what=what, way_out="add --guard"))
+        problems.append(Problem(path=path, value=", ".join(given[path]), what=what, way_out="add --guard"))
     if problems:
         raise InvalidInputError(problems)
     show(_result(classes, guard_manifests(classes, users, quotas) if guard else ()), output)

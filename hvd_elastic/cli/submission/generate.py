@@ -7,7 +7,7 @@ import click
 
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
 from hvd_elastic.cli.output import Format, of_manifests, output_option, say, show
-from hvd_elastic.mpijob.checks import job_notes
+from hvd_elastic.mpijob.checks import job_assumptions, job_notes
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.render import render_customized
 from hvd_elastic.mpijob.manifests.writers import kustomize
@@ -59,7 +59,7 @@ def command(
     made = render_customized(job, Target(target))
     for effect in made.effects:
         say(str(effect))
-    for note in job_notes(job):
+    for note in (*job_assumptions(job), *job_notes(job)):
         say(note)
     if output_dir is None:
         show(of_manifests(made.manifests), output)

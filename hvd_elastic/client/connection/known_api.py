@@ -52,5 +52,7 @@ KUEUE: Final = KnownApi(group="kueue.x-k8s.io", versions=("v1beta2", "v1beta1"))
 KUEUE_VISIBILITY: Final = KnownApi(group="visibility.kueue.x-k8s.io", versions=("v1beta2", "v1beta1"))
 MPIJOBS: Final = KnownApi(group="kubeflow.org", versions=("v2beta1", "v1"))
 """A cluster serves one of them as MPIJobs: both operators' CRDs have the same name."""
+POD_GROUPS: Final = KnownApi(group="scheduling.k8s.io", versions=("v1beta1", "v1alpha3"))
+"""Of Kubernetes 1.37, behind the gate GenericWorkload, which is off; v1 of this group has PriorityClasses alone."""
 CLAIMED_DEVICES: Final = KnownApi(group="resource.k8s.io", versions=("v1",))
 """On by default from Kubernetes 1.34 on."""

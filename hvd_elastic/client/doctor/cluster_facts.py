@@ -34,6 +34,10 @@ class Fact(StrEnum):
     MPIJOBS = "mpijobs"
     WORKERS = "pods of jobs"
     ROLE_BINDINGS = "rolebindings"
+    QUEUES = "queues of Kueue"
+    POLICIES = "admission policies"
+    POD_GROUPS = "podgroups"
+    VOLCANO = "configuration of Volcano"
     CLAIMED_DEVICES = "devices that ResourceClaims hand out"
 
 
@@ -117,6 +121,19 @@ class ClusterFacts:
     resource_slices: Sequence[Json] = ()
     """The devices that drivers hand out by ResourceClaims."""
     device_classes: Sequence[Json] = ()
+    workers: Sequence[Json] = ()
+    """Pods of jobs in the namespace."""
+    local_queues: Sequence[Json] = ()
+    """Kueue's, in the namespace."""
+    cluster_queues: Sequence[Json] = ()
+    validating_policies: Sequence[Json] = ()
+    """All ValidatingAdmissionPolicies."""
+    mutating_policies: Sequence[Json] = ()
+    """All MutatingAdmissionPolicies; none before Kubernetes 1.36."""
+    pod_groups: Sequence[Json] = ()
+    """Kubernetes' own, in the namespace."""
+    volcano_configuration: str = ""
+    """The text of Volcano's configuration; empty without Volcano."""
     kueue_configuration: str = ""
     """The text of Kueue's configuration; empty without Kueue."""
     unreadable: Mapping[Fact, str] = field(default_factory=dict)

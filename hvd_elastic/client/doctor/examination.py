@@ -5,10 +5,12 @@ from typing import Final
 from hvd_elastic.client.doctor.checks import (
     class_checks,
     control_plane_checks,
+    floor_checks,
     mesh_checks,
     namespace_checks,
     node_checks,
     operator_checks,
+    queue_checks,
 )
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts
 from hvd_elastic.client.doctor.diagnosis import Check, Diagnosis, Verdict, warning
@@ -21,8 +23,11 @@ CHECKS: Final = (
     operator_checks.mpi_operator,
     operator_checks.waiting_jobs,
     operator_checks.resume,
-    operator_checks.queues,
+    queue_checks.queues,
+    queue_checks.local_queues,
+    queue_checks.groups,
     class_checks.our_classes,
+    floor_checks.floor,
     class_checks.default_class,
     class_checks.autoscaler_cutoff,
     node_checks.gpus,

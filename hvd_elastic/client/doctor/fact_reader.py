@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ForbiddenError, Json, NotFoundError
-from hvd_elastic.client.connection.known_api import CLAIMED_DEVICES, NoSuchGroupError, NotServedError
+from hvd_elastic.client.connection.known_api import CLAIMED_DEVICES, KUEUE, POD_GROUPS, NoSuchGroupError, NotServedError
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
 from hvd_elastic.client.doctor.operators import operator_accounts
 from hvd_elastic.client.label_selector import selects
@@ -19,6 +19,8 @@ from hvd_elastic.mpijob.contract import LABEL_JOB_ROLE, LABEL_MANAGED_BY, LABEL_
 _AUTHORIZATION: Final = "/apis/authorization.k8s.io/v1"
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 _KUEUE_CONFIGURATION: Final = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
+_VOLCANO_CONFIGURATION: Final = "/api/v1/namespaces/volcano-system/configmaps/volcano-scheduler-configmap"
+"""As its chart names it (`installer/helm/chart/volcano/templates/scheduler.yaml`)."""
 _LOOKED_AT: Final = frozenset({"pods", "mpijobs", "jobs", "*"})
 """Resources without which no job starts."""
 
@@ -106,7 +108,14 @@ class FactReader:
             ),
             resource_slices=slices,
             device_classes=classes,
-            kueue_configuration=ask(Fact.CONFIG_MAPS, self._kueue_configuration, ""),
+            workers=self._workers(),
+            local_queues=ask(Fact.QUEUES, lambda: self._of_kueue(f"/namespaces/{self._namespace}/localqueues"), []),
+            cluster_queues=ask(Fact.QUEUES, lambda: self._of_kueue("/clusterqueues"), []),
+            validating_policies=self._policies("validatingadmissionpolicies"),
+            mutating_policies=self._policies("mutatingadmissionpolicies"),
+            pod_groups=ask(Fact.POD_GROUPS, self._pod_groups, []),
+            volcano_configuration=ask(Fact.VOLCANO, lambda: self._text_of(_VOLCANO_CONFIGURATION), ""),
+            kueue_configuration=ask(Fact.CONFIG_MAPS, lambda: self._text_of(_KUEUE_CONFIGURATION), ""),
         )
 
     def read_operators(self) -> ClusterFacts:
@@ -135,6 +144,21 @@ class FactReader:
     def _mpijobs(self) -> list[Json]:
         return self._listed(Fact.MPIJOBS, f"/apis/kubeflow.org/v2beta1/namespaces/{self._namespace}/mpijobs")
 
+    def _workers(self) -> list[Json]:
+        path = f"/api/v1/namespaces/{self._namespace}/pods"
+        return self._listed(Fact.WORKERS, path, labelSelector=f"{LABEL_JOB_ROLE}={Role.WORKER}")
+
+    def _of_kueue(self, path: str) -> list[Json]:
+        try:
+            return list(self._cluster.list(f"{KUEUE.served_path(self._cluster)}{path}"))
+        except NoSuchGroupError:
+            return []
+
+    def _policies(self, plural: str) -> list[Json]:
+        """Those that the API server knows: one before 1.36 has none that change objects."""
+        path = f"/apis/admissionregistration.k8s.io/v1/{plural}"
+        return self._ask(Fact.POLICIES, lambda: list(self._cluster.list(path)), [])
+
     def read_waiting_jobs(self) -> dict[str, OperatorWork]:
         """By name. One look does not tell since when a worker is missing, so there are two where one is."""
         lags = defaultdict[str, OperatorLag](OperatorLag)
@@ -145,9 +169,8 @@ class FactReader:
         return {name: lag.work for name, lag in lags.items() if lag.wait_seconds(LATE_SECONDS) >= LATE_SECONDS}
 
     def _see_work(self, lags: Mapping[str, OperatorLag], now: float) -> None:
-        path, workers = f"/api/v1/namespaces/{self._namespace}/pods", f"{LABEL_JOB_ROLE}={Role.WORKER}"
         pods = defaultdict[str, list[PodView]](list)
-        for pod in map(PodView.from_json, self._listed(Fact.WORKERS, path, labelSelector=workers)):
+        for pod in map(PodView.from_json, self._workers()):
             pods[pod.owner_uid].append(pod)
         for job in self._mpijobs():
             lags[job["metadata"]["name"]].see(operator_work(JobView.from_json(job), pods[job["metadata"]["uid"]]), now)
@@ -197,8 +220,15 @@ class FactReader:
             return [], []
         return list(self._cluster.list(f"{root}/resourceslices")), list(self._cluster.list(f"{root}/deviceclasses"))
 
-    def _kueue_configuration(self) -> str:
-        return "\n".join(map(str, self._cluster.get(_KUEUE_CONFIGURATION).get("data", {}).values()))
+    def _text_of(self, config_map: str) -> str:
+        return "\n".join(map(str, (self._cluster.get(config_map).get("data") or {}).values()))
+
+    def _pod_groups(self) -> list[Json]:
+        try:
+            root = POD_GROUPS.served_path(self._cluster)
+        except NotServedError:  # the gate is off
+            return []
+        return list(self._cluster.list(f"{root}/namespaces/{self._namespace}/podgroups"))
 
     def _webhooks(self, configurations: Iterable[Json], namespace: Json | None) -> list[Webhook]:
         labels = namespace["metadata"].get("labels", {}) if namespace else {}

@@ -27,7 +27,7 @@ from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.logs.job_log import JobLog, NoLogError
 from hvd_elastic.client.logs.log_reading import LogRequest
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, GPU_RESOURCE, LABEL_JOB_ROLE, Role
-from hvd_elastic.priorityclasses import DEFAULTS
+from hvd_elastic.priorityclasses import DEFAULTS, Tier
 
 START_SECONDS: Final = 300.0
 """For pulling the image, and the first step."""
@@ -111,7 +111,7 @@ class Rehearsal:
 
     def _require_classes(self) -> None:
         there = {one["metadata"]["name"] for one in self._cluster.list("/apis/scheduling.k8s.io/v1/priorityclasses")}
-        if missing := [one.name for one in DEFAULTS if one.name not in there]:
+        if missing := [one.name for one in DEFAULTS if one.tier is not Tier.FLOOR and one.name not in there]:
             fix = "hvd-elastic priorityclasses | kubectl apply -f -"
             raise RehearsalRefusedError(f"there is no PriorityClass {' and no '.join(missing)}: {fix}")
 

@@ -23,7 +23,7 @@ from hvd_elastic.client.connection.cluster_client import (
 )
 from hvd_elastic.client.job_lookup import foreign, is_ours
 from hvd_elastic.client.operations.manifest_diff import content, unified_diff
-from hvd_elastic.client.operations.prerequisites import NotReadyError, Prerequisites
+from hvd_elastic.client.operations.prerequisites import NotReadyError, Prerequisites, floor_refusal
 from hvd_elastic.client.operations.resource_paths import object_path
 from hvd_elastic.client.operations.stage_change import copies_read, plan_stage_change
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob
@@ -133,6 +133,9 @@ def submit(
     """
     manifests = [*beside, *render(spec)]
     live, copies = _look(cluster, spec, manifests)
+    is_new = live[object_path(manifests[-1])] is None
+    if spec.workers.floor and is_new and (refused := floor_refusal(cluster, spec, manifests[-1])):
+        raise NotReadyError(refused)
     stage = plan_stage_change(spec, live, copies, live[object_path(manifests[-1])])
     applied = [one for one in manifests if object_path(one) not in stage.skipped]
     planned = [with_live_decisions(one, live[object_path(one)], spec) for one in applied]

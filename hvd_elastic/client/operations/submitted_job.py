@@ -10,6 +10,7 @@ from hvd_elastic.mpijob.contract import (
     ANNOTATION_BEGUN,
     ANNOTATION_SPEC,
     ANNOTATION_WANTED_WORKERS,
+    KUEUE_QUEUE,
     Exit,
 )
 from hvd_elastic.system.untrusted_values import decimal_count, json_object
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from hvd_elastic.mpijob.description.job_spec import JobSpec
 
 MPIJOB_API: Final = "kubeflow.org/v2beta1"
-KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
-"""Kueue admits, suspends and resumes what has this label (its `pkg/controller/constants`, `QueueLabel`)."""
 
 
 class JobStateError(ClusterError):
@@ -41,7 +40,8 @@ class SubmittedJob:
     """The annotation WANTED_WORKERS; empty: the job was never scaled."""
     suspended: bool
     queue: str
-    """Kueue's queue; empty: the job is in none."""
+    """Kueue's, which suspends and resumes the job as a whole; empty: none does. Its workers may be in one all the same.
+    """
     has_launched: bool
     """Whether it has had a launcher."""
     has_begun: bool

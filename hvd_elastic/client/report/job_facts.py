@@ -5,7 +5,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from hvd_elastic.client.connection.cluster_client import (
@@ -28,6 +28,7 @@ from hvd_elastic.discovery.ledger.preemptor import UnnamedPreemptor, preemptor
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
+    KUEUE_QUEUE,
     LABEL_JOB_NAME,
     LABEL_JOB_ROLE,
     LABEL_REPLICA_TYPE,
@@ -38,10 +39,9 @@ from hvd_elastic.mpijob.contract import (
     Role,
 )
 
-QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-"""On a job that Kueue admits (https://kueue.sigs.k8s.io/docs/tasks/run/kubeflow/mpijobs/)."""
 _JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
-"""On the Workload that Kueue makes for a job (https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/)."""
+"""On the Workload that Kueue makes for a job, or for a pod (https://kueue.sigs.k8s.io/docs/reference/
+labels-and-annotations/)."""
 
 _JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 """On the pods of a Kubernetes Job, from 1.27 on (https://kubernetes.io/docs/reference/labels-annotations-taints/)."""
@@ -50,7 +50,8 @@ _LOG_LINES: Final = 500
 _LOG_BYTES: Final = 1 << 20
 _LOG_SECONDS: Final = 10.0
 _MOST_ASKED: Final = 8
-"""Missing workers that are looked for by their names, and pods whose Events are."""
+"""Missing workers that are looked for by their names, pods whose Events are, Workloads of workers in a queue, and of
+what took GPUs."""
 
 _PREEMPTOR_SECONDS: Final = 3600.0
 """So long a pod is looked for that has taken a worker's GPUs: as long as Events are kept."""
@@ -80,6 +81,8 @@ class JobFacts:
     """Of Kueue; None without `workload_unread`: there is none."""
     workload_unread: str = ""
     """Why Kueue could not be asked for it."""
+    pod_workloads: Mapping[str, Json] = field(default_factory=dict)
+    """Kueue's, of workers that wait each by itself, by their UIDs."""
     queue_position: int | None = None
     """How many jobs of its LocalQueue come before it; None: it does not wait, or Kueue does not tell (`unreadable`)."""
     stage: StageFacts | None = None
@@ -153,17 +156,20 @@ class JobFactReader:
             launcher_job = pool.submit(self._ask, lambda: self._cluster.get(launcher_path), None)
             found = job.result()
         meta, told = found.job["metadata"], ledger.result()
+        own = tuple(pod for pod in pods.result() if not _is_strange(pod, meta["uid"]))
         refused = len(self._unreadable)
         workload = self._ask(lambda: self._workload(here, meta), None)
+        nothing: dict[str, Json] = {}
+        queued = self._ask(lambda: self._pod_workloads(here, own), nothing)
         workload_unread = "; ".join(self._unreadable[refused:])
-        own = tuple(pod for pod in pods.result() if not _is_strange(pod, meta["uid"]))
         facts = JobFacts(
             job=found.job,
             now=found.now,
             pods=own,
             launcher_job=launcher_job.result(),
-            ledger=_with_end(told, own, found.job),
+            ledger=_with_end(self._with_names(told), own, found.job),
             workload=workload,
+            pod_workloads=queued,
             workload_unread=workload_unread,
             stage=self._stage(here, name, found.job),
             queue_position=self._queue_position(here, found.job, workload) if workload else None,
@@ -254,10 +260,38 @@ class JobFactReader:
         return tuple(from_lines(str((found.get("data") or {}).get(LEDGER_KEY) or "").splitlines()))
 
     def _workload(self, here: str, meta: dict[str, Any]) -> Json | None:
-        if QUEUE_LABEL not in (meta.get("labels") or {}):
+        if KUEUE_QUEUE not in (meta.get("labels") or {}):
             return None
         path = f"{KUEUE.served_path(self._cluster)}{here}/workloads"
         return next(self._cluster.list(path, labelSelector=f"{_JOB_UID_LABEL}={meta['uid']}"), None)
+
+    def _pod_workloads(self, here: str, pods: Iterable[Json]) -> dict[str, Json]:
+        waiting = [
+            pod["metadata"]["uid"]
+            for pod in pods
+            if PodView.from_json(pod).gated and KUEUE_QUEUE in (pod["metadata"].get("labels") or {})
+        ]
+        return self._workloads_of(here, waiting[:_MOST_ASKED])
+
+    def _workloads_of(self, here: str, uids: Iterable[str]) -> dict[str, Json]:
+        """By the UID of the pod or job that each is of."""
+        if not (wanted := ",".join(uids)):
+            return {}
+        path = f"{KUEUE.served_path(self._cluster)}{here}/workloads"
+        found = self._cluster.list(path, labelSelector=f"{_JOB_UID_LABEL} in ({wanted})")
+        return {one["metadata"]["labels"][_JOB_UID_LABEL]: one for one in found}
+
+    def _with_names(self, told: tuple[Entry, ...] | None) -> tuple[Entry, ...] | None:
+        """With the names of what Kueue took GPUs for, of which the sidecar knows the UIDs.
+
+        Few may read Workloads of all namespaces, and one goes with its pod: then the UID stays.
+        """
+        taken = [entry for entry in told or () if isinstance(entry, WorkerLeaving) and entry.queue]
+        uids = dict.fromkeys(entry.by.removeprefix("uid:") for entry in taken[-_MOST_ASKED:])
+        with contextlib.suppress(ForbiddenError, NotFoundError):
+            found = self._workloads_of("", uids)
+            return told and tuple(_named_in_queue(entry, found) for entry in told)
+        return told
 
     def _queue_position(self, here: str, mpijob: Json, workload: Json) -> int | None:
         """Of Kueue's visibility API, which few may ask, and which its controller serves itself.
@@ -266,7 +300,7 @@ class JobFactReader:
         """
         if not (mpijob["spec"].get("runPolicy") or {}).get("suspend"):
             return None  # it does not wait
-        queue = mpijob["metadata"]["labels"][QUEUE_LABEL]
+        queue = mpijob["metadata"]["labels"][KUEUE_QUEUE]
         try:
             path = f"{KUEUE_VISIBILITY.served_path(self._cluster)}{here}/localqueues/{queue}/pendingworkloads"
             pending = self._cluster.get(path).get("items") or ()
@@ -334,6 +368,14 @@ def _with_end(told: tuple[Entry, ...] | None, pods: Iterable[Json], job: Json) -
     """A ledger, with the end that it lacks and other objects tell."""
     launchers = [pod for pod in pods if _role(pod) == Role.LAUNCHER]
     return (*told, *untold_end(told, launchers, job)) if told else told
+
+
+def _named_in_queue(entry: Entry, workloads: Mapping[str, Json]) -> Entry:
+    if not (isinstance(entry, WorkerLeaving) and (workload := workloads.get(entry.by.removeprefix("uid:")))):
+        return entry
+    meta = workload["metadata"]
+    owner = next((one["name"] for one in meta.get("ownerReferences") or ()), meta["name"])
+    return replace(entry, by=f"{meta['namespace']}/{owner}")
 
 
 def _named(entry: Entry, names: Mapping[str, str]) -> Entry:

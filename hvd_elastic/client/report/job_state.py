@@ -6,15 +6,15 @@ from enum import StrEnum
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
-from hvd_elastic.client.report.job_facts import QUEUE_LABEL, JobFacts
+from hvd_elastic.client.report.job_facts import JobFacts
 from hvd_elastic.client.report.missing_pods import is_operator_at_work, missing_launcher_words
-from hvd_elastic.client.report.words.cause_words import placement_words
+from hvd_elastic.client.report.words.cause_words import placement_words, queue_words
 from hvd_elastic.client.report.words.start_words import start_words
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
-from hvd_elastic.mpijob.contract import Exit, Role
+from hvd_elastic.mpijob.contract import KUEUE_QUEUE, Exit, Role
 from hvd_elastic.system.plain_words import count_words
 
 STALE_SECONDS: Final = 90.0
@@ -34,7 +34,7 @@ class JobState(StrEnum):
     NO_REPORT = "unheard"
     """Its launcher runs, and nothing tells whether it trains: no ledger, or nothing new in it."""
     QUEUED = "queued"
-    """A queue has not admitted it."""
+    """A queue has not admitted it, or not as many of its workers as it takes to train."""
     SUSPENDED = "suspended"
     SUCCEEDED = "succeeded"
     EXHAUSTED = "exhausted"
@@ -78,6 +78,9 @@ _OF_ACTIVITY: Final = {
 }
 
 
+_BEFORE_TRAINING: Final = frozenset({Activity.STARTING, Activity.WAITING})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFinding:
     """A state, since when, and what else there is to say of it."""
@@ -107,7 +110,8 @@ def state_of_listed(job: Json, now: float) -> StateFinding:
     if ended := _ended_by_operator(facts) or _held_back(facts):
         return ended
     if live and now - live.unix <= STALE_SECONDS and live.activity in _OF_ACTIVITY:
-        return StateFinding(state=_OF_ACTIVITY[live.activity], since=live.since)
+        is_queued = live.queued and live.activity in _BEFORE_TRAINING
+        return StateFinding(state=JobState.QUEUED if is_queued else _OF_ACTIVITY[live.activity], since=live.since)
     if live is None and not condition(job, "Running"):
         return StateFinding(state=JobState.STARTING, since=unix_seconds(job["metadata"].get("creationTimestamp")))
     return StateFinding(state=JobState.NO_REPORT, since=live.unix if live else None)
@@ -134,7 +138,7 @@ def _held_back(facts: JobFacts) -> StateFinding | None:
         return None
     suspended = condition(facts.job, "Suspended") or {}
     since = unix_seconds(suspended.get("lastTransitionTime")) or None
-    queue = (facts.job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    queue = (facts.job["metadata"].get("labels") or {}).get(KUEUE_QUEUE)
     if not queue:
         return StateFinding(state=JobState.SUSPENDED, since=since, why="hvd-elastic resume lets it go on")
     return StateFinding(state=JobState.QUEUED, since=since, why=_queue_words(queue, facts))
@@ -144,15 +148,29 @@ def _queue_words(queue: str, facts: JobFacts) -> str:
     """Where it stands, and why, in Kueue's own words."""
     if facts.workload_unread:
         return f"in queue {queue}, and Kueue cannot be asked why: {facts.workload_unread}"
-    if facts.workload is None:
-        return f"Kueue has not looked at it in queue {queue}: is there such a LocalQueue?"
     before = facts.queue_position
-    place = f"queue {queue}" if before is None else f"queue {queue}, {count_words(before, 'job')} before it"
-    for one in (facts.workload.get("status") or {}).get("conditions") or ():
-        if one["type"] == "QuotaReserved":
-            said = one.get("message") or one.get("reason") or ""
-            return f"{place}: {'quota is reserved' if one.get('status') == 'True' else said}"
-    return f"{place}: not yet looked at"
+    place = queue if before is None else f"{queue}, {count_words(before, 'job')} before it"
+    return queue_words(place, facts.workload)
+
+
+def _waits_in_queue(facts: JobFacts, live: LiveStatus) -> StateFinding | None:
+    """Whether its workers wait for quota one by one, and nobody trains meanwhile."""
+    waiting = [pod for pod in facts.pods_of(Role.WORKER) if PodView.from_json(pod).gated]
+    if not waiting or live.activity not in _BEFORE_TRAINING:
+        return None
+    wait = "wait" if len(waiting) > 1 else "waits"
+    words = f"{count_words(len(waiting), 'worker')} {wait} in {queued_words(waiting[0], facts)}"
+    return StateFinding(state=JobState.QUEUED, since=live.since, why=words)
+
+
+def queued_words(pod: Json, facts: JobFacts) -> str:
+    """Why a worker waits for quota, in Kueue's words."""
+    queue = (pod["metadata"].get("labels") or {}).get(KUEUE_QUEUE)
+    if not queue:
+        return "a gate that somebody else set"
+    if facts.workload_unread:
+        return f"queue {queue}, and Kueue cannot be asked why: {facts.workload_unread}"
+    return queue_words(queue, facts.pod_workloads.get(pod["metadata"]["uid"]))
 
 
 def _ended_by_ledger(facts: JobFacts) -> StateFinding | None:
@@ -242,6 +260,8 @@ def _running(facts: JobFacts, live: LiveStatus | None) -> StateFinding | None:
             f"{count_words(live.workers, 'worker')} trained {duration_words(age)} ago, and no pod of them runs any more"
         )
         return StateFinding(state=JobState.WAITING, why=told)
+    if waits := _waits_in_queue(facts, live):
+        return waits
     return StateFinding(state=_OF_ACTIVITY[live.activity], since=live.since, why=_stall_words(live, facts.now))
 
 

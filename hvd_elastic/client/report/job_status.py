@@ -16,7 +16,7 @@ from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.discovery.rules.restart_budget import backoff_limit, own_failures
-from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, LEDGER_SUFFIX, Role
+from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, LABEL_FLOOR, LEDGER_SUFFIX, Role
 from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.system.untrusted_values import decimal_count, whole_number
 
@@ -42,6 +42,8 @@ class JobStatus:
     min_workers: int
     max_workers: int
     wanted: int
+    floor: int = 0
+    """Workers that inference is not to preempt."""
     workers: tuple[WorkerStatus, ...] = ()
     step: int = -1
     steps_per_second: float | None = None
@@ -105,6 +107,7 @@ def job_status(facts: JobFacts) -> JobStatus:
         min_workers=lowest,
         max_workers=highest,
         wanted=_wanted(facts.job),
+        floor=_floor(facts.job),
         workers=workers,
         step=_last_step(account, live, found.state),
         steps_per_second=live.steps_per_second if live and training else None,
@@ -195,6 +198,12 @@ def _size(facts: JobFacts, workers: tuple[WorkerStatus, ...]) -> int:
 def _wanted(job: Json) -> int:
     said = decimal_count((job["metadata"].get("annotations") or {}).get(ANNOTATION_WANTED_WORKERS))
     return _replicas(job) if said is None else said
+
+
+def _floor(job: Json) -> int:
+    worker = ((job.get("spec") or {}).get("mpiReplicaSpecs") or {}).get("Worker") or {}
+    template = worker.get("template") or {}
+    return decimal_count(((template.get("metadata") or {}).get("labels") or {}).get(LABEL_FLOOR)) or 0
 
 
 def _last_step(account: JobAccount, live: LiveStatus | None, state: JobState) -> int:

@@ -41,6 +41,10 @@ def fact_lines(status: JobStatus) -> Iterator[str]:
         yield f"  {stage_line(status.stage)}"
     if status.step >= 0:
         yield f"  step {status.step}{_pace(status)}"
+    if status.floor and not status.state.is_final:
+        kept = sum(worker.kept for worker in status.workers)
+        of = count_words(status.floor, "worker")
+        yield f"  floor: {kept} of {of} {'is' if kept == 1 else 'are'} kept from inference"
     if durable := "; ".join(_durable(status)):
         yield f"  durable checkpoint: {durable}"
     if status.samples:

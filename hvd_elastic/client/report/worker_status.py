@@ -8,6 +8,7 @@ from typing import Final
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.report.job_facts import JobFacts
+from hvd_elastic.client.report.job_state import queued_words
 from hvd_elastic.client.report.missing_pods import missing_worker_words
 from hvd_elastic.client.report.words.cause_words import departure_words, disruption_words, placement_words
 from hvd_elastic.client.report.words.start_words import start_words
@@ -15,7 +16,7 @@ from hvd_elastic.client.report.words.time_words import event_time
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving, WorldChanged
 from hvd_elastic.discovery.ledger.preemptor import preemptor
 from hvd_elastic.discovery.rules.cluster_views import PodView
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
+from hvd_elastic.mpijob.contract import LABEL_FLOOR, LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
 from hvd_elastic.system.untrusted_values import decimal_count, whole_number
 
 NOT_KNOWN: Final = "why its pod is gone is not known"
@@ -30,6 +31,8 @@ class WorkerPodState(StrEnum):
     STARTING = "starting"
     PENDING = "pending"
     """The scheduler has no place for it."""
+    QUEUED = "queued"
+    """Its queue has no quota for it."""
     LEAVING = "leaving"
     ENDED = "ended"
     """Its pod is there, and its containers have ended."""
@@ -50,6 +53,8 @@ class WorkerStatus:
     """Why it is in this state: the scheduler's, the kubelet's or the ledger's words."""
     before: str = ""
     """Why the last pod of this name has gone."""
+    kept: bool = False
+    """Whether it has the class of the job's floor: inference does not preempt it."""
 
 
 def worker_statuses(facts: JobFacts, *, trains: bool = True) -> tuple[WorkerStatus, ...]:
@@ -94,7 +99,16 @@ def _present(pod: Json, past: "_PastPods", facts: JobFacts, *, training: bool, s
         since=view.created or None,
         why=why,
         before=departure_words(before) if before else "",
+        kept=_is_kept(pod, facts.job),
     )
+
+
+def _is_kept(pod: Json, job: Json) -> bool:
+    """By the class of the launcher, which a job with a floor gives it (`mpijob.manifests.pod_parts`)."""
+    launcher = ((job.get("spec") or {}).get("mpiReplicaSpecs") or {}).get("Launcher") or {}
+    name = ((launcher.get("template") or {}).get("spec") or {}).get("priorityClassName")
+    labels = pod["metadata"].get("labels") or {}
+    return LABEL_FLOOR in labels and name is not None and (pod.get("spec") or {}).get("priorityClassName") == name
 
 
 def _absent(name: str, past: "_PastPods", facts: JobFacts) -> WorkerStatus:
@@ -117,6 +131,8 @@ def _judge(pod: Json, view: PodView, facts: JobFacts, *, training: bool) -> tupl
         return WorkerPodState.ENDED, "; ".join(filter(None, (view.reason, view.last_state))) or view.phase
     if view.disruption or view.deleting_at is not None:
         return WorkerPodState.LEAVING, disruption_words(view.disruption) if view.disruption else "deleted"
+    if view.gated:
+        return WorkerPodState.QUEUED, queued_words(pod, facts)
     if not view.node:
         return WorkerPodState.PENDING, placement_words(pod, facts.nodes)
     if view.phase != "Running" or not (view.ready_to_kubelet or (view.runs_on and training)):

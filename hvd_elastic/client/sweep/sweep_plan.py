@@ -11,7 +11,7 @@ from typing import Final
 from hvd_elastic.client.sweep.grid import Point, arguments, describe, job_keys
 from hvd_elastic.mpijob import checks
 from hvd_elastic.mpijob.contract import LABEL_SWEEP
-from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSystem
+from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
@@ -131,14 +131,14 @@ def _sweep_problems(base: JobSpec, at_once: int | None) -> list[Problem]:
         what = "is decided by the sweep, job by job"
         problems.append(Problem(path="suspend", value=True, what=what, way_out="leave it out"))
     if at_once is not None and in_kueue(base):
-        what = "is for jobs in no queue: Kueue starts as many as the queue's quota has room for"
+        what = "is not for queue.whole: Kueue starts as many jobs as the queue's quota has room for"
         problems.append(Problem(path="--at-once", value=at_once, what=what, way_out="leave it out"))
     return problems
 
 
 def in_kueue(base: JobSpec) -> bool:
     """Whether Kueue alone suspends and resumes the jobs."""
-    return base.queue is not None and base.queue.system is QueueSystem.KUEUE
+    return base.queue is not None and base.queue.takes_whole
 
 
 def _told_once(found: Sequence[tuple[Point, Problem]]) -> Problem:

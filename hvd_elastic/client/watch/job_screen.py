@@ -27,6 +27,7 @@ _STYLES: Final = {
     WorkerPodState.READY: "cyan",
     WorkerPodState.STARTING: "cyan",
     WorkerPodState.PENDING: "yellow",
+    WorkerPodState.QUEUED: "yellow",
     WorkerPodState.LEAVING: "magenta",
     WorkerPodState.ENDED: "red",
     WorkerPodState.ABSENT: "yellow",

@@ -20,6 +20,8 @@ from hvd_elastic.priorityclasses import (
 from hvd_elastic.setup.monitoring.alert_rules import AlertThresholds, rule_file
 from hvd_elastic.setup.monitoring.monitoring_manifests import dashboard_config_map, prometheus_rule
 from hvd_elastic.setup.platform_kit import operator_watchdog
+from hvd_elastic.setup.platform_kit.floor_policy import floor_policy
+from hvd_elastic.setup.platform_kit.kueue_queues import QueueGpus, kueue_queues
 from hvd_elastic.setup.platform_kit.mpijob_guard import mpijob_guard
 
 ALERTS: Final = "alerts"
@@ -27,9 +29,11 @@ DASHBOARD: Final = "dashboard"
 MPIJOB_GUARD: Final = "mpijob-guard"
 PEOPLE_ROLES: Final = "people-roles"
 OPERATOR_WATCHDOG: Final = "operator-watchdog"
-COMPONENTS: Final = (PEOPLE_ROLES, MPIJOB_GUARD, OPERATOR_WATCHDOG, ALERTS, DASHBOARD)
+FLOOR: Final = "floor"
+KUEUE: Final = "kueue"
+COMPONENTS: Final = (FLOOR, KUEUE, PEOPLE_ROLES, MPIJOB_GUARD, OPERATOR_WATCHDOG, ALERTS, DASHBOARD)
 """The parts that are asked for: they widen rights, or not every cluster can use them (one of Kubernetes 1.29, or
-without Prometheus Operator and Grafana)."""
+without Kueue, Prometheus Operator and Grafana)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +42,11 @@ class KitSettings:
 
     classes: Sequence[PriorityClass] = DEFAULTS
     users: Sequence[ClassUser] = ()
-    """Who may use the class of inference. Empty: no guard, because with nobody allowed inference could not start."""
+    """Who may use the classes of inference and floor. Empty: no guard, because with nobody allowed inference could not
+    start."""
     quotas: Sequence[ClassQuota] = ()
+    queue_gpus: QueueGpus | None = None
+    """How Kueue divides the GPUs; None: the kit has no queues."""
     image: str = ""
     """Of the autoscaler and the watchdog. Empty: the kit has neither."""
     autoscaler_namespace: str = "default"
@@ -50,10 +57,9 @@ class KitSettings:
     monitoring_labels: Mapping[str, str] = field(default_factory=dict)
     """Of rules and dashboard: by which Prometheus and Grafana choose them, besides Grafana's own label."""
 
-    @property
-    def inference_class(self) -> str:
-        """The name of the class that alerts and dashboard look for."""
-        return next(one.name for one in self.classes if one.tier is Tier.INFERENCE)
+    def of_tier(self, tier: Tier) -> PriorityClass:
+        """The class of this tier."""
+        return next(one for one in self.classes if one.tier is tier)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +90,16 @@ def _parts(settings: KitSettings) -> Iterator[KitPart]:
     from hvd_elastic.setup.monitoring.grafana_dashboard import grafana_dashboard
 
     where, labels = settings.monitoring_namespace, settings.monitoring_labels
-    inference = settings.inference_class
+    inference = settings.of_tier(Tier.INFERENCE).name
     rules = rule_file(AlertThresholds(inference_class=inference))
     yield KitPart(
         name="priorityclasses",
-        purpose="inference above launchers above workers",
+        purpose="inference above launchers above workers, and a floor",
         manifests=[manifest(one) for one in settings.classes],
     )
     yield KitPart(
         name="guard",
-        purpose=f"who may use {inference}, and how many GPUs",
+        purpose=f"who may use {inference} and {settings.of_tier(Tier.FLOOR).name}, and how many GPUs",
         manifests=guard_manifests(settings.classes, settings.users, settings.quotas) if settings.users else (),
     )
     yield KitPart(
@@ -107,6 +113,16 @@ def _parts(settings: KitSettings) -> Iterator[KitPart]:
         manifests=controller_manifests.manifests(image=settings.image, namespace=settings.autoscaler_namespace)
         if settings.image
         else (),
+    )
+    yield KitPart(
+        name=FLOOR,
+        purpose="has inference spare the first workers of a job that asks for it: needs Kubernetes 1.36",
+        manifests=floor_policy(settings.of_tier(Tier.FLOOR)),
+    )
+    yield KitPart(
+        name=KUEUE,
+        purpose="queues for serving and training: needs Kueue 0.18",
+        manifests=kueue_queues(settings.queue_gpus) if settings.queue_gpus else (),
     )
     yield KitPart(
         name=PEOPLE_ROLES,

@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
-from hvd_elastic.mpijob.contract import ENV_OWNED, LABEL_JOB_NAME, LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
+from hvd_elastic.mpijob.contract import (
+    ENV_OWNED,
+    KUEUE_QUEUE,
+    LABEL_JOB_NAME,
+    LABEL_MANAGED_BY,
+    LABEL_PART_OF,
+    MANAGED_BY,
+)
 from hvd_elastic.mpijob.lint.document.manifest_edit import InsertItems, ManifestEdit, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
@@ -28,7 +35,6 @@ _NODE_TYPES: Final = (
     "karpenter.sh/nodepool",
 )
 """Node labels of pools that autoscalers grow."""
-_KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _BESIDE: Final = {
     "ConfigMap": "configmaps",
     "NetworkPolicy": "networkpolicies",
@@ -269,7 +275,7 @@ def taken_launcher_spends_restarts(job: LintedJob) -> Iterator[Violation]:
     Severity.INFO,
     why="Up to Kubernetes 1.35 the MPI Operator from 0.8.0 to 0.8.2 has to clear the start time of the launcher's Job "
     "before it resumes it, and its own ClusterRole does not let it update `jobs/status`. A job that was suspended "
-    "never gets a launcher again: its workers run and hold their GPUs. Kueue suspends every job that it queues.",
+    "never gets a launcher again: its workers run and hold their GPUs. Kueue suspends a whole job in its queue.",
     fix="Once per cluster: `hvd-elastic operator-role | kubectl apply -f -`, then restart the operator. If the cluster "
     "has it, a later version, or another operator, silence the rule and give that reason; `hvd-elastic doctor` looks.",
     part=ManifestPart.JOB,
@@ -279,7 +285,7 @@ def taken_launcher_spends_restarts(job: LintedJob) -> Iterator[Violation]:
 def suspend_needs_right(job: LintedJob) -> Iterator[Violation]:
     """Finds jobs that will be resumed, without the right that the MPI Operator 0.8 needs for it in these files."""
     suspend = job.spec.get("runPolicy", "suspend")
-    queue = job.view.get("metadata", "labels", _KUEUE_QUEUE)
+    queue = job.view.get("metadata", "labels", KUEUE_QUEUE)
     reason = suspend if suspend.value is True else queue
     if job.version is MPIJobVersion.V2BETA1 and reason.exists and not _may_resume(job):
         yield violation(reason, "the MPI Operator 0.8 lacks the right to resume this job")

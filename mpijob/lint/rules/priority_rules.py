@@ -1,18 +1,24 @@
 """HE5xx: PriorityClasses, queues and gang scheduling."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
+from hvd_elastic.mpijob.contract import KUEUE_QUEUE, LABEL_FLOOR
 from hvd_elastic.mpijob.lint.document.manifest_edit import SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
+from hvd_elastic.priorityclasses import DEFAULTS
+from hvd_elastic.system.untrusted_values import decimal_count
 
-_DEFAULT_VALUES: Final = {"inference-pc": 100_000_000, "preserved-pc": 90_000_000, "preemptible-pc": 80_000_001}
+_DEFAULT_VALUES: Final = {one.name: one.value for one in DEFAULTS}
 """The values that `hvd-elastic priorityclasses` prints, used if the stream does not have the classes."""
+_INFERENCE: Final = max(_DEFAULT_VALUES.values())
 _HIGHEST: Final = 1_000_000_000
+_GANG_EVICTION: Final = re.compile(r"\bgang(preempt|reclaim)\b", re.IGNORECASE)
+"""Actions of Volcano 1.16 that evict a job as a bundle (its `pkg/scheduler/actions/gangpreempt`)."""
 _AUTOSCALER_CUTOFF: Final = -10
-_KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
 def _class_name(pod: ManifestView) -> ManifestView:
@@ -38,8 +44,7 @@ def _class(name: str, value: int, extra: str = "preemptionPolicy: Never") -> str
     Severity.WARNING,
     why="Without a class the workers have the cluster's default priority, usually 0, like other pods. It depends on "
     "that default whether the scheduler takes nothing from them for inference, or takes them before everything else.",
-    fix="Give the workers a class below that of inference: `preemptible-pc` (`hvd-elastic priorityclasses` prints all "
-    "three classes).",
+    fix="Give the workers a class below that of inference: `preemptible-pc` (`hvd-elastic priorityclasses` prints it).",
     part=ManifestPart.WORKER_POD,
     bad="spec: {priorityClassName: null}",
     good="spec: {priorityClassName: preemptible-pc}",
@@ -130,7 +135,7 @@ def bad_priority_class(job: LintedJob) -> Iterator[Violation]:
 
 
 def _queued(job: LintedJob) -> ManifestView:
-    return job.view.get("metadata", "labels", _KUEUE_QUEUE)
+    return job.view.get("metadata", "labels", KUEUE_QUEUE)
 
 
 @rule(
@@ -246,6 +251,82 @@ def gang_waits_for_launcher(job: LintedJob) -> Iterator[Violation]:
             f"a gang of {field.number or workers + 1} pods, of which {workers} can exist before it is placed",
             SetValue(field.path, workers),
         )
+
+
+@rule(
+    "HE509",
+    "group-taken-whole",
+    Severity.WARNING,
+    why="A group that is disrupted as one loses all of its workers where one would do. A PodGroup of Kubernetes 1.37 "
+    "with `disruptionMode: {all: {}}` is preempted whole, and so is a job by Volcano's actions gangpreempt and "
+    "gangreclaim, once its surplus above minAvailable is not enough.",
+    fix="Leave `disruptionMode` out, which means `single`. In Volcano use `preempt` and `reclaim`, or set "
+    "`allowWholeBundle: false` for both actions.",
+    part=ManifestPart.RELATED_OBJECT,
+    bad="""
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: fashion}
+spec: {disruptionMode: {all: {}}}
+""",
+    good="""
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: fashion}
+spec: {disruptionMode: {single: {}}}
+""",
+)
+def group_taken_whole(job: LintedJob) -> Iterator[Violation]:
+    """Finds PodGroups of the job that are disrupted as one, and Volcano's actions that evict jobs so."""
+    if not job.elastic:
+        return
+    pods = (job.launcher.pod.spec, job.worker.pod.spec)
+    named = {job.name, *(pod.get("schedulingGroup", "podGroupName").text for pod in pods)}
+    for group in job.related_objects.of_kind("PodGroup", namespace=job.namespace):
+        name = group.get("metadata", "name").text
+        if name in named and group.get("spec", "disruptionMode", "all").exists:
+            yield violation(job.view.get("metadata", "name"), f"PodGroup {name!r} is disrupted as a whole")
+    if all(pod.get("schedulerName").text != "volcano" for pod in pods):
+        return
+    for config in job.related_objects.of_kind("ConfigMap"):
+        texts = [text for _, view in config.get("data").pairs() if (text := view.text)]
+        if any(_GANG_EVICTION.search(text) and "allowWholeBundle: false" not in text for text in texts):
+            name = config.get("metadata", "name").text
+            yield violation(pods[1].get("schedulerName"), f"Volcano as {name!r} has it evicts a job as a whole")
+
+
+@rule(
+    "HE510",
+    "floor-not-kept",
+    Severity.ERROR,
+    why="The label `hvd-elastic.dev/floor` says how many of the first workers inference may not preempt. The platform "
+    "kit's policy refuses a pod whose label is not a number. If the launcher's class is below inference, it goes "
+    "before them, and the whole job with it.",
+    fix="Have `hvd-elastic generate` write both, from `workers.floor`.",
+    part=ManifestPart.JOB,
+    bad="""
+spec:
+  mpiReplicaSpecs:
+    Worker: {template: {metadata: {labels: {hvd-elastic.dev/floor: "2"}}}}
+""",
+    good="""
+spec:
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {priorityClassName: floor-pc}}}
+    Worker: {template: {metadata: {labels: {hvd-elastic.dev/floor: "2"}}}}
+""",
+)
+def floor_not_kept(job: LintedJob) -> Iterator[Violation]:
+    """Checks the label of a floor, and the launcher's class beside it."""
+    label = job.worker.pod.template.get("metadata", "labels", LABEL_FLOOR)
+    if not label.exists:
+        return
+    if decimal_count(label.text) is None:
+        yield violation(label, "is not a number of workers: the policy refuses every worker")
+    launcher = _class_name(job.launcher.pod.spec)
+    value = _value(job, launcher.text)
+    if value is not None and value < _INFERENCE:
+        yield violation(launcher, f"{launcher.text} ({value}) is below inference, which takes the launcher first")
 
 
 def _gang(job: LintedJob) -> int | None:

@@ -103,9 +103,21 @@ _PERSISTENT_2 = {"deployment": "PERSISTENT_2", "throughput": 250}
         ({"launcher_node_labels": {"eks.amazonaws.com/capacityType": "SPOT"}}, "launcher_node_labels"),
         ({"node_labels": {"cloud.google.com/gke-spot": "true"}}, "node_labels"),
         ({"env": {"HOROVOD_AUTOTUNE": "1"}}, "env"),
-        ({"queue": {"system": "kueue", "name": "q"}}, "queue"),
+        ({"queue": {"system": "kueue", "name": "q", "whole": True}}, "queue"),
+        ({"queue": {"system": "volcano", "name": "q", "whole": True}}, "queue"),
+        ({"workers": {"max": 2, "floor": 3}}, "workers"),
+        ({"workers": {"max": 2, "floor": 1}, "queue": {"system": "kai", "name": "q"}}, "workers"),
+        ({"workers": {"max": 2, "floor": 1}, "priority": {"floor": "preemptible-pc"}}, "priority"),
         (
-            {"queue": {"system": "kueue", "name": "q"}, "checkpoint": "s3://b/p", "autoscale": "shared"},
+            {
+                "workers": {"max": 2, "floor": 1},
+                "queue": {"system": "kueue", "name": "q", "whole": True},
+                "checkpoint": "s3://b/p",
+            },
+            "workers",
+        ),
+        (
+            {"queue": {"system": "kueue", "name": "q", "whole": True}, "checkpoint": "s3://b/p", "autoscale": "shared"},
             "autoscale",
         ),
         ({"queue": {"system": "kai", "name": "q"}, "priority__workers": "a" * 64}, "priority.workers"),

@@ -76,7 +76,7 @@ def test_it_renders(written: dict[str, Any]) -> None:
             {"env.WANDB_API_KEY": "name that Secret in secrets", "env.HF_TOKEN": "name that Secret in secrets"},
         ),
         ({"workers": {"max": 2, "gpus": 8, "efa": 4}}, {"workers.efa": "set "}),
-        ({"queue": {"system": "kueue", "name": "lq"}}, {"queue.system": "set checkpoint"}),
+        ({"queue": {"system": "kueue", "name": "lq", "whole": True}}, {"queue.whole": "set checkpoint"}),
         ({"node_labels": {"gpu": True}}, {"node_labels.gpu": "put it in quotes"}),
         ({"replicas": 4, "gpus": 1}, {"replicas": "workers.max?", "gpus": "machine.gpus or workers.gpus?"}),
         (

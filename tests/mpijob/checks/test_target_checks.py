@@ -77,8 +77,8 @@ def test_what_a_pytorchjob_would_have_anyway_may_be_said() -> None:
 
 def test_kueue_leaves_a_pytorchjob_no_way_out_but_an_mpijob() -> None:
     """The queue needs a checkpoint, which nobody would write."""
-    spec = job(queue={"system": "kueue", "name": "q"}, checkpoint="s3://bucket")
-    with pytest.raises(InvalidInputError, match="in a queue of Kueue a job needs it"):
+    spec = job(queue={"system": "kueue", "name": "q", "whole": True}, checkpoint="s3://bucket")
+    with pytest.raises(InvalidInputError, match=r"with queue\.whole a job needs it"):
         render(spec, Target.PYTORCHJOB)
 
 
@@ -88,7 +88,8 @@ def test_kueue_leaves_a_pytorchjob_no_way_out_but_an_mpijob() -> None:
         ({"launcher": "launch"}, "launcher.kind"),
         ({"autoscale": "shared", "workers__gpus": 1}, "autoscale"),
         ({"restarts": 3}, "restarts"),
-        ({"queue": {"system": "kueue", "name": "q"}, "checkpoint": "s3://bucket"}, "queue.system"),
+        ({"queue": {"system": "kueue", "name": "q", "whole": True}, "checkpoint": "s3://bucket"}, "queue.whole"),
+        ({"workers": {"max": 2, "floor": 1}}, "workers.floor"),
     ],
 )
 def test_legacy_refuses_what_it_cannot_hold(keys: dict[str, object], path: str) -> None:

@@ -38,11 +38,28 @@ def test_kai_may_give_the_job_more_than_its_quota_and_take_it_back(target: Targe
         assert "priorityClassName" not in template["metadata"]["labels"]
 
 
-def test_kueue_sees_the_job_and_not_each_pod() -> None:
-    spec = job(queue={"system": "kueue", "name": "q"}, checkpoint="s3://b")
+def test_kueue_sees_each_worker_and_neither_job_nor_launcher() -> None:
+    manifest = one(job(queue={"system": "kueue", "name": "q"}), "MPIJob")
+    assert "kueue.x-k8s.io/queue-name" not in manifest["metadata"]["labels"]
+    labels = {role: template["metadata"]["labels"] for role, template in admission.templates(manifest)}
+    assert labels["Worker"]["kueue.x-k8s.io/queue-name"] == "q"
+    assert "kueue.x-k8s.io/queue-name" not in labels["Launcher"]
+
+
+def test_kueue_sees_a_whole_job_and_not_each_pod() -> None:
+    spec = job(queue={"system": "kueue", "name": "q", "whole": True}, checkpoint="s3://b")
     manifest = one(spec, "MPIJob")
     assert manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "q"
     assert all("kueue" not in json.dumps(template) for _, template in admission.templates(manifest))
+
+
+def test_a_floor_is_the_launchers_class_and_the_workers_label() -> None:
+    manifest = one(job(workers={"min": 1, "max": 4, "floor": 2}), "MPIJob")
+    templates = dict(admission.templates(manifest))
+    assert templates["Launcher"]["spec"]["priorityClassName"] == "floor-pc"
+    assert templates["Worker"]["spec"]["priorityClassName"] == "preemptible-pc"
+    assert templates["Worker"]["metadata"]["labels"]["hvd-elastic.dev/floor"] == "2"
+    assert "hvd-elastic.dev/floor" not in templates["Launcher"]["metadata"]["labels"]
 
 
 def test_the_launcher_is_above_the_workers() -> None:

@@ -11,7 +11,8 @@ from hvd_elastic.priorityclasses import AUTOSCALER_CUTOFF, DEFAULTS, PreemptionP
 _APPLY: Final = "hvd-elastic priorityclasses | kubectl apply -f -"
 _REPLACE: Final = "hvd-elastic priorityclasses | kubectl replace --force -f -"
 """The value of a class cannot be changed: it has to be made anew."""
-_NAMES: Final = {one.tier: one.name for one in DEFAULTS}
+_NAMES: Final = {one.tier: one.name for one in DEFAULTS if one.tier is not Tier.FLOOR}
+"""Those that every job needs; of the floor's, `floor_checks.py` tells."""
 
 
 def _ours(facts: ClusterFacts) -> dict[Tier, Mapping[str, Any]]:
@@ -35,7 +36,7 @@ def our_classes(facts: ClusterFacts) -> Iterator[Verdict]:
         )
         return
     values = {tier: int(one["value"]) for tier, one in ours.items()}
-    shown = " > ".join(f"{_NAMES[tier]} {values[tier]}" for tier in Tier)
+    shown = " > ".join(f"{name} {values[tier]}" for tier, name in _NAMES.items())
     if values[Tier.INFERENCE] > values[Tier.PRESERVED] > values[Tier.PREEMPTIBLE]:
         yield ok(shown)
     else:

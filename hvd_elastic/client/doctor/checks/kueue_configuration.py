@@ -20,7 +20,11 @@ from hvd_elastic.mpijob.yaml_input.yaml_composer import UnreadableError, read_va
 _OLD: Final = "config.kueue.x-k8s.io/v1beta1"
 ON_BY_DEFAULT: Final = (0, 19)
 """The first release that waits though nobody asked for it."""
+ONE_BY_ONE: Final = (0, 18)
+"""The first release whose workers may be queued one by one: the operator uses their names again."""
 _GATE: Final = "DisableWaitForPodsReady"
+_ORPHANS: Final = "FinishOrphanedWorkloads"
+"""`pkg/features/kube_features.go`."""
 _DEFAULT_TIMEOUT: Final = {_OLD: "5m"}
 """Of v1beta1; 30 minutes in v1beta2."""
 
@@ -43,6 +47,10 @@ class KueueConfiguration:
 
     manages_all_jobs: bool = False
     """Whether it also suspends jobs that name no queue."""
+    takes_pods: bool = True
+    """Whether it admits single pods: `pod` is among its frameworks, or nothing says which these are."""
+    finishes_orphans: bool = True
+    """Whether no pod ever has the Workload of an older one of its name (`FinishOrphanedWorkloads`, from 0.18 on)."""
     pods_ready_wait: PodsReadyWait | None = None
     """None: a job may wait for its pods for ever."""
 
@@ -60,7 +68,13 @@ def kueue_configuration(
     found = _configuration(text)
     gates = {**_mapping(found.get("featureGates")), **dict(_gates(arguments))}
     wait = None if gates.get(_GATE) is True else _wait(found, release)
-    return KueueConfiguration(manages_all_jobs=found.get("manageJobsWithoutQueueName") is True, pods_ready_wait=wait)
+    frameworks = _mapping(found.get("integrations")).get("frameworks") if found else ["pod"]
+    return KueueConfiguration(
+        manages_all_jobs=found.get("manageJobsWithoutQueueName") is True,
+        takes_pods=isinstance(frameworks, list) and "pod" in frameworks,
+        finishes_orphans=gates.get(_ORPHANS, release is None or release >= ONE_BY_ONE) is True,
+        pods_ready_wait=wait,
+    )
 
 
 def _wait(found: Mapping[str, Any], release: tuple[int, int] | None) -> PodsReadyWait | None:

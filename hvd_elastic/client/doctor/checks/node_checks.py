@@ -56,7 +56,8 @@ def _is_ready(node: Node) -> bool:
     return conditions.get("Ready") == "True" and not node["spec"].get("unschedulable")
 
 
-def _is_spot(node: Node) -> bool:
+def is_spot(node: Node) -> bool:
+    """Whether the cloud may take it back at any time, by its labels."""
     labels = node["metadata"].get("labels", {})
     return any(labels.get(key) in values for key, values in _SPOT_LABELS)
 
@@ -187,7 +188,7 @@ def _classes_of_gpus(facts: ClusterFacts) -> dict[str, str]:
 def launcher_nodes(facts: ClusterFacts) -> Iterator[Verdict]:
     """A launcher that is lost with a spot node costs a restart of all of its workers."""
     ready = [node for node in facts.nodes if _is_ready(node)]
-    steady = [node for node in ready if not _is_spot(node) and not _taints(node)]
+    steady = [node for node in ready if not is_spot(node) and not _taints(node)]
     if not ready:
         yield error("no node is Ready and schedulable", "kubectl get nodes")
     elif not steady:

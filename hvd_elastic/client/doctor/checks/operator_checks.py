@@ -1,19 +1,17 @@
-"""Checks of the MPI Operator and of the queues that admit its jobs."""
+"""Checks of the MPI Operator."""
 
 import re
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
-from hvd_elastic.client.connection.known_api import KUEUE, NotServedError
 from hvd_elastic.client.connection.server_version import RESUMING_MINOR, minor
-from hvd_elastic.client.doctor.checks.kueue_configuration import ON_BY_DEFAULT, PodsReadyWait, kueue_configuration
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Level, Verdict, check, error, ok, warning
 from hvd_elastic.client.doctor.operators import arguments, images, operators, release_of
 from hvd_elastic.discovery.rules.operator_lag import LATE_SECONDS
 
 CRD: Final = "mpijobs.kubeflow.org"
-_POD_GROUPS: Final = {"volcano": "podgroups.scheduling.volcano.sh", "other": "podgroups.scheduling.x-k8s.io"}
+POD_GROUPS: Final = {"volcano": "podgroups.scheduling.volcano.sh", "other": "podgroups.scheduling.x-k8s.io"}
 """The operator takes any other name for a scheduler with the coscheduling plugin (`pkg/controller/podgroup.go`)."""
 _INSTALL: Final = (
     "kubectl apply --server-side -f "
@@ -79,7 +77,7 @@ def _gang(name: str, deployment: Mapping[str, Any], crds: Container[str]) -> Ite
     found = re.search(r"--?gang-scheduling[= ](\S+)", " ".join(arguments(deployment)))
     if not found:
         return
-    crd = _POD_GROUPS["volcano" if found[1] == "volcano" else "other"]
+    crd = POD_GROUPS["volcano" if found[1] == "volcano" else "other"]
     if crd in crds:
         yield ok(f"{name} makes a PodGroup for each job (--gang-scheduling={found[1]})")
     else:
@@ -144,64 +142,3 @@ def resume_warning(facts: ClusterFacts) -> str:
     if facts.unreadable:
         return "if workers run and no launcher comes, the MPI Operator lacks a right: hvd-elastic operator-role"
     return "\n".join(f"{one.evidence}: {one.fix}" for one in resume.run(facts) if one.level is not Level.OK)
-
-
-@check("queues", Fact.CRDS, Fact.CONFIG_MAPS, Fact.DEPLOYMENTS)
-def queues(facts: ClusterFacts) -> Iterator[Verdict]:
-    """What admits jobs here, and whether it takes back whole what could give workers back one by one."""
-    known = {
-        "clusterqueues.kueue.x-k8s.io": "Kueue",
-        _POD_GROUPS["volcano"]: "Volcano",
-        "queues.scheduling.run.ai": "KAI",
-    }
-    found = [name for crd, name in known.items() if crd in facts.crds]
-    manager, release = _kueue_manager(facts)
-    kueue = kueue_configuration(facts.kueue_configuration, release=release, arguments=manager)
-    if kueue.manages_all_jobs:
-        yield warning(
-            "Kueue suspends every job, also those that name no queue (manageJobsWithoutQueueName)",
-            "name a queue in each job: `queue: {system: kueue, name: ...}`",
-        )
-    if kueue.pods_ready_wait:
-        yield _eviction_for_want_of_pods(kueue.pods_ready_wait, release)
-    unread = _unread(facts.crds.get("workloads.kueue.x-k8s.io"))
-    if unread:
-        yield warning(f"`status` cannot say why a job waits: {unread}", "use a release of hvd-elastic that reads it")
-    if not (kueue.manages_all_jobs or kueue.pods_ready_wait or unread):
-        yield ok(f"installed: {', '.join(found)}" if found else "none is installed: jobs start as they are applied")
-
-
-def _unread(workloads: Mapping[str, Any] | None) -> str:
-    """Why the Workloads of this Kueue cannot be read; empty: they can, or there is no Kueue."""
-    if workloads is None:
-        return ""
-    try:
-        KUEUE.choice([version["name"] for version in workloads["spec"]["versions"] if version.get("served")])
-    except NotServedError as error:
-        return str(error)
-    return ""
-
-
-def _kueue_manager(facts: ClusterFacts) -> tuple[list[str], tuple[int, int] | None]:
-    """Arguments and release of Kueue's manager; nothing if its Deployment is not recognized by its image."""
-    for deployment in facts.deployments:
-        for image in images(deployment):
-            if release := re.search(r"/kueue:v?(\d+)\.(\d+)", image):
-                return arguments(deployment), (int(release[1]), int(release[2]))
-    return [], None
-
-
-def _eviction_for_want_of_pods(wait: PodsReadyWait, release: tuple[int, int] | None) -> Verdict:
-    default = ", which is on by default in this release" if wait.is_default else ""
-    others = ", and admits no other job meanwhile" if wait.blocks_others else ""
-    off = (
-        "`featureGates: {DisableWaitForPodsReady: true}`"
-        if release and release >= ON_BY_DEFAULT
-        else "no waitForPodsReady"
-    )
-    return warning(
-        f"Kueue evicts a job whole whose workers have not all run at once within {wait.timeout} (waitForPodsReady"
-        f"{default}){others}: an elastic job in its queues that is content with fewer starts again and again",
-        f"in the ConfigMap kueue-system/kueue-manager-config have {off}, or a timeout within which every job gets "
-        "`workers.max`; then restart Kueue",
-    )

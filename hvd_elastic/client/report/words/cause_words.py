@@ -22,13 +22,15 @@ _WORDS: Final = {
 
 BY_CONDITION: Final = {
     "PreemptionByScheduler": Departure.PREEMPTED,
+    "WorkloadEvictedDueToPreempted": Departure.PREEMPTED,
     "EvictionByEvictionAPI": Departure.EVICTED,
     "TerminationByKubelet": Departure.EVICTED,
     "DeletionByTaintManager": Departure.NODE_LOST,
     "DeletionByPodGC": Departure.NODE_LOST,
 }
 """Reasons of a pod's condition DisruptionTarget (Kubernetes 1.34, `pkg/apis/core/types.go` and
-https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions)."""
+https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions), and the one of Kueue's
+TerminationTarget that is no eviction."""
 
 _AFTERTHOUGHTS: Final = re.compile(r"\.? (no new claims to deallocate|preemption: ).*", re.DOTALL)
 _UNNAMED: Final = "untolerated taint(s)"
@@ -37,8 +39,8 @@ _LONGEST: Final = 160
 
 def departure_words(leaving: WorkerLeaving) -> str:
     """`preempted by inference/web-1`, `drained with its node (spot interruption)`."""
-    by = f" by {leaving.by}" if leaving.by else ""
-    return f"{_WORDS[leaving.why]}{by}" + (f" ({leaving.detail})" if leaving.detail else "")
+    by = f"{leaving.by} of queue {leaving.queue}" if leaving.queue else leaving.by
+    return _WORDS[leaving.why] + (f" by {by}" if by else "") + (f" ({leaving.detail})" if leaving.detail else "")
 
 
 def disruption_words(reason: str) -> str:
@@ -54,6 +56,17 @@ def scheduler_words(message: str) -> str:
     `0/2 nodes are available: 2 Insufficient nvidia.com/gpu`.
     """
     return cut_middle(_AFTERTHOUGHTS.sub("", message).strip().rstrip("."), _LONGEST)
+
+
+def queue_words(queue: str, workload: Json | None) -> str:
+    """What Kueue says of what waits in a LocalQueue: `queue research: insufficient unused quota ...`."""
+    if workload is None:
+        return f"Kueue has not looked at it in queue {queue}: is there such a LocalQueue?"
+    for one in (workload.get("status") or {}).get("conditions") or ():
+        if one["type"] == "QuotaReserved":
+            said = scheduler_words(str(one.get("message") or one.get("reason") or ""))
+            return f"queue {queue}: {'quota is reserved' if one.get('status') == 'True' else said}"
+    return f"queue {queue}: not yet looked at"
 
 
 def placement_words(pod: Json, nodes: Iterable[Json] = ()) -> str:

@@ -256,7 +256,9 @@ def test_resume_warns_of_a_right_only_if_it_is_lacking(cluster: JobsCluster) -> 
 
 
 def test_scale_asks_where_kueue_would_restart_the_job(cluster: JobsCluster) -> None:
-    Path("queued.yaml").write_text(f"{DESCRIPTION}queue: {{system: kueue, name: gpus}}\ncheckpoint: s3://b/jobs\n")
+    Path("queued.yaml").write_text(
+        f"{DESCRIPTION}queue: {{system: kueue, name: gpus, whole: true}}\ncheckpoint: s3://b/jobs\n"
+    )
     verb("submit", "queued.yaml")
     refused = verb("scale", "bert", "2")
     assert refused.exit_code == 2

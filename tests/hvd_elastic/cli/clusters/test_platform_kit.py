@@ -28,7 +28,7 @@ def test_the_names_are_all_the_files_that_are_there(tmp_path: Path) -> None:
 def test_for_people_and_for_machines(tmp_path: Path) -> None:
     out, _ = run(str(tmp_path), "--with", "alerts", "-o", "json")
     rows = {row["part"]: row for row in json.loads(out)}
-    assert rows["priorityclasses"]["objects"] == 3
+    assert rows["priorityclasses"]["objects"] == 4
     assert [rows[part]["applied"] for part in ("alerts", "dashboard")] == ["yes", "where it is named"]
     out, err = run(str(tmp_path))
     assert out.splitlines()[0].split() == ["PART", "FILE", "OBJECTS", "APPLIED", "FOR"]
@@ -66,6 +66,8 @@ def test_the_same_options_write_the_same_files_and_fewer_options_fewer(tmp_path:
         (("--quota", "serving=4"), {"--allow"}),
         (("--allow", "serving/", "--preemptible", "=many"), {"--allow", "--preemptible"}),
         (("--label", "release"), {"--label"}),
+        (("--queue-gpus", "many"), {"--queue-gpus"}),
+        (("--queue-gpus", "14:2:gpu"), {"--queue-gpus"}),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_written(

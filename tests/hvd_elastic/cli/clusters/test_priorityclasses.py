@@ -59,6 +59,7 @@ def test_names_and_values_can_be_redefined() -> None:
     )
     assert [(one["metadata"]["name"], one["value"], one.get("globalDefault")) for one in found] == [
         ("live", 900, None),
+        ("floor-pc", 900, None),
         ("kept", 800, True),
         ("preemptible-pc", 700, None),
     ]
@@ -68,7 +69,7 @@ def test_names_and_values_can_be_redefined() -> None:
 def test_what_is_wrong() -> None:
     assert problems("--inference", "system-x=1", "--preserved", "a=many", "--global-default", "b") == {
         "classes[0].name",
-        "classes[0].value",
+        "classes[1].value",
         "--preserved",
         "--global-default",
     }
@@ -88,13 +89,18 @@ def test_a_guard_follows_the_classes() -> None:
         "serving=4",
     )
     found = list(yaml.safe_load_all(printed(*arguments)))
-    assert [one["kind"] for one in found[3:]] == [
+    assert [one["kind"] for one in found[4:]] == [
         "ResourceQuota",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     ]
-    assert "'live'" in found[4]["spec"]["matchConditions"][0]["expression"]
-    assert found[4]["spec"]["validations"][0]["expression"].endswith("in ['batch/scorer']")
+    assert "'live'" in found[5]["spec"]["matchConditions"][0]["expression"]
+    assert found[5]["spec"]["validations"][0]["expression"].endswith("in ['batch/scorer']")
+    floor = list(yaml.safe_load_all(printed(*arguments, "--allow-floor", "lab", "--quota-floor", "lab=2")))[7:]
+    assert [one["kind"] for one in floor] == ["ResourceQuota", *(one["kind"] for one in found[7:])]
+    assert floor[1]["spec"]["validations"][0]["expression"].startswith("request.namespace in ['lab']")
     assert "4 GPUs in serving" in printed(*arguments, "-o", "table")
     assert "4 GPUs, 8 amd.com/gpu in serving" in printed(*arguments, "--quota", "serving=8:amd.com/gpu", "-o", "table")
 
@@ -103,4 +109,6 @@ def test_a_guard_says_what_is_wrong() -> None:
     assert problems("--guard") == {"--allow"}
     assert problems("--allow", "serving") == {"--allow"}
     assert problems("--quota", "serving=4") == {"--quota"}
+    assert problems("--quota-floor", "lab=4") == {"--quota-floor"}
+    assert problems("--guard", "--allow", "a", "--quota-floor", "lab=x") == {"--quota-floor"}
     assert problems("--guard", "--allow", "serving/", "--quota", "serving=many") == {"--allow", "--quota"}

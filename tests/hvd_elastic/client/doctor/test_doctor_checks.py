@@ -17,10 +17,14 @@ from hvd_elastic.client.operations.resource_paths import PLURALS
 from hvd_elastic.discovery.rules.operator_lag import OperatorWork
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
-from hvd_elastic.priorityclasses import DEFAULTS, manifest
+from hvd_elastic.priorityclasses import DEFAULTS, ClassUser, guard_manifests, manifest
+from hvd_elastic.setup.platform_kit.floor_policy import floor_policy
 from tests.mpijob.jobs import job, one
 
-KUEUE = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+KUEUE = (
+    "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    "integrations: {frameworks: [kubeflow.org/mpijob, pod]}\n"
+)
 OF_VGPUS = one(job(workers__gpus=1, workers__gpu_resource="example.com/vgpu"), "MPIJob")
 OPERATOR = ServiceAccount(namespace="mpi-operator", name="mpi-operator")
 
@@ -89,6 +93,41 @@ def kueue(tag: str, *arguments: str) -> dict[str, Any]:
         "spec": {"template": {"spec": {"containers": containers}}},
         "status": {"availableReplicas": 1},
     }
+
+
+def local_queue(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"clusterQueue": "training"}}
+
+
+def cluster_queue(name: str = "training", *, gpus: int, **preemption: str) -> dict[str, Any]:
+    flavor = {"name": "any", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": str(gpus)}]}
+    group = {"coveredResources": ["nvidia.com/gpu"], "flavors": [flavor]}
+    return {
+        "metadata": {"name": name},
+        "spec": {"cohortName": "gpus", "preemption": preemption, "resourceGroups": [group]},
+    }
+
+
+def floored(name: str, *, priority: int = 100_000_000) -> dict[str, Any]:
+    """A worker of a job with a floor of two."""
+    labels = {"hvd-elastic.dev/floor": "2"}
+    return {
+        "metadata": {"name": name, "uid": name, "labels": labels},
+        "spec": {"priority": priority, "nodeName": "gpu"},
+    }
+
+
+FLOORED = one(job(workers={"min": 1, "max": 3, "gpus": 1, "floor": 2}), "MPIJob")
+FLOOR_POLICY = floor_policy(DEFAULTS[1])[:1]
+SAMPLE_POLICY = {
+    "metadata": {"name": "sample-validating-admission-policy"},
+    "spec": {
+        "matchConstraints": {"resourceRules": [{"apiGroups": ["batch"], "resources": ["jobs"]}]},
+        "matchConditions": [{"name": "exclude-jobset-owned", "expression": "true"}],
+        "validations": [{"expression": "'kueue.x-k8s.io/queue-name' in object.metadata.labels"}],
+    },
+}
+"""Kueue's, in what matters (its `site/static/examples/sample-validating-policy.yaml`)."""
 
 
 def daemon_set(name: str, *containers: str) -> dict[str, Any]:
@@ -285,6 +324,87 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             "within 5m (waitForPodsReady), and admits no other job meanwhile",
         ),
         (
+            replace(SOUND, kueue_configuration="integrations: {frameworks: [batch/job]}"),
+            "queues",
+            Level.WARNING,
+            "integrations.frameworks lacks `pod`",
+        ),
+        (
+            replace(SOUND, deployments=[operator(), kueue("v0.17.4")], kueue_configuration=KUEUE),
+            "queues",
+            Level.WARNING,
+            "delete it (it is 0.17)",
+        ),
+        (
+            replace(SOUND, local_queues=[local_queue("default")], cluster_queues=[cluster_queue(gpus=2)]),
+            "local-queues",
+            Level.ERROR,
+            "takes every job and pod of team that names no queue",
+        ),
+        (
+            replace(SOUND, validating_policies=[SAMPLE_POLICY]),
+            "local-queues",
+            Level.ERROR,
+            "the launcher of a job whose workers are queued one by one is such a Job",
+        ),
+        (
+            replace(SOUND, local_queues=[local_queue("q")]),
+            "local-queues",
+            Level.ERROR,
+            "of the ClusterQueue training, which is not there",
+        ),
+        (
+            replace(
+                SOUND,
+                local_queues=[local_queue("q")],
+                cluster_queues=[cluster_queue(gpus=1), cluster_queue("serving", gpus=3)],
+            ),
+            "local-queues",
+            Level.WARNING,
+            "serving lends GPUs to q and never takes them back",
+        ),
+        (
+            replace(SOUND, pod_groups=[{"metadata": {"name": "g"}, "spec": {"disruptionMode": {"all": {}}}}]),
+            "groups",
+            Level.WARNING,
+            "the PodGroup g is disrupted whole",
+        ),
+        (
+            replace(SOUND, volcano_configuration='actions: "allocate, backfill, gangPreempt, gangReclaim"'),
+            "groups",
+            Level.WARNING,
+            "gangPreempt, gangReclaim may evict a job whole",
+        ),
+        (replace(SOUND, mpijobs=[FLOORED]), "floor", Level.ERROR, "there is no policy that gives it"),
+        (
+            replace(SOUND, mpijobs=[FLOORED], version="v1.35.4"),
+            "floor",
+            Level.ERROR,
+            "Kubernetes v1.35.4 has no MutatingAdmissionPolicies of v1",
+        ),
+        (
+            replace(SOUND, mutating_policies=FLOOR_POLICY, priority_classes=SOUND.priority_classes[:1]),
+            "floor",
+            Level.ERROR,
+            "floor-pc does not exist",
+        ),
+        (
+            replace(
+                SOUND, mutating_policies=FLOOR_POLICY, workers=[floored("w-0"), floored("w-1", priority=80_000_001)]
+            ),
+            "floor",
+            Level.WARNING,
+            "w-1: below the floor of the job, and of a class that inference preempts",
+        ),
+        (
+            replace(
+                SOUND, mutating_policies=FLOOR_POLICY, nodes=[node(spot=True), node("plain")], workers=[floored("w-0")]
+            ),
+            "floor",
+            Level.WARNING,
+            "w-0: below the floor of the job, and on a spot node",
+        ),
+        (
             replace(SOUND, version="v1.35.4", resume_rights={OPERATOR: False}),
             "suspend-and-resume",
             Level.WARNING,
@@ -374,6 +494,12 @@ def test_what_is_wrong_is_said(facts: ClusterFacts, check: str, level: Level, ev
         replace(SOUND, crds={**SOUND.crds, "workloads.kueue.x-k8s.io": crd("v1beta2")}),
         replace(SOUND, deployments=[operator(), kueue("v0.19.0", "--feature-gates=DisableWaitForPodsReady=true")],
                 kueue_configuration=KUEUE),
+        replace(SOUND, local_queues=[local_queue("q")], cluster_queues=[
+            cluster_queue(gpus=1), cluster_queue("serving", gpus=3, reclaimWithinCohort="Any")]),
+        replace(SOUND, validating_policies=[*guard_manifests(DEFAULTS, [ClassUser(namespace="serving")], [])]),
+        replace(SOUND, pod_groups=[{"metadata": {"name": "g"}, "spec": {"disruptionMode": {"single": {}}}}]),
+        replace(SOUND, mutating_policies=FLOOR_POLICY, mpijobs=[FLOORED],
+                workers=[floored("w-0"), floored("w-2", priority=80_000_001)]),
         replace(SOUND, webhooks=[
             Webhook(name="w", resources=frozenset({"pods"}), service="a/b", ready_addresses=2)]),
         replace(SOUND, nodes=[node(spot=True), node("plain", gpus=0)]),

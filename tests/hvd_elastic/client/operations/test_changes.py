@@ -25,7 +25,9 @@ def test_suspended_and_resumed(cluster: JobsCluster) -> None:
 
 
 def test_kueue_alone_suspends_what_is_in_its_queue(cluster: JobsCluster) -> None:
-    submit(cluster.client(), spec(queue={"system": "kueue", "name": "gpus"}, checkpoint="s3://bucket/jobs"))
+    submit(
+        cluster.client(), spec(queue={"system": "kueue", "name": "gpus", "whole": True}, checkpoint="s3://bucket/jobs")
+    )
     with pytest.raises(JobStateError, match=r'queue gpus, and Kueue alone.*"active":false'):
         suspend(cluster.client(), "bert")
     assert "suspend" not in cluster.job()["spec"]["runPolicy"]
@@ -41,7 +43,9 @@ def test_the_sidecar_is_told_the_number(cluster: JobsCluster) -> None:
 
 
 def test_in_a_queue_of_kueue_another_number_restarts_the_job(cluster: JobsCluster) -> None:
-    submit(cluster.client(), spec(queue={"system": "kueue", "name": "gpus"}, checkpoint="s3://bucket/jobs"))
+    submit(
+        cluster.client(), spec(queue={"system": "kueue", "name": "gpus", "whole": True}, checkpoint="s3://bucket/jobs")
+    )
 
     def restarts(workers: int) -> bool:
         return scaling_of(find_submitted(cluster.client(), "bert"), workers).restarts

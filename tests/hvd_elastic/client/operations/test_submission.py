@@ -1,5 +1,7 @@
 """Nothing is written unless all of a job is accepted, and what was decided since stays decided."""
 
+import re
+
 import pytest
 
 from hvd_elastic.client.connection.cluster_errors import ForbiddenError
@@ -8,7 +10,7 @@ from hvd_elastic.client.operations.prerequisites import NotReadyError
 from hvd_elastic.client.operations.submission import NotAppliedError, submit
 from hvd_elastic.client.operations.submitted_job import JobStateError
 from hvd_elastic.mpijob.manifests.render import render
-from testbed.kube_api import JOBS, Request, Status, mpijob
+from testbed.kube_api import JOBS, PODS, Json, Request, Status, mpijob
 from tests.hvd_elastic.client.operations.jobs_cluster import (
     ACCOUNTS,
     BINDINGS,
@@ -276,3 +278,64 @@ def test_all_objects_that_may_not_be_read_are_told(cluster: JobsCluster) -> None
     with pytest.raises(ForbiddenError) as caught:
         submit(cluster.client(), spec())
     assert len(str(caught.value).splitlines()) == 3
+
+
+QUEUE = {"system": "kueue", "name": "research"}
+
+
+def serve_kueue(cluster: JobsCluster, *fields: str) -> None:
+    """Its ClusterQueues have these fields."""
+    cluster.put("/apis", named("kueue.x-k8s.io", versions=[{"groupVersion": "kueue.x-k8s.io/v1beta2"}]))
+    spec_of_queue: Json = {"properties": {"spec": {"properties": {field: {} for field in fields}}}}
+    schemas = {"io.x-k8s.kueue.v1beta2.ClusterQueue": spec_of_queue}
+    cluster.objects.setdefault("/openapi/v3/apis/kueue.x-k8s.io", {})
+    cluster.put("/openapi/v3/apis/kueue.x-k8s.io", named("v1beta2", components={"schemas": schemas}))
+
+
+def test_workers_are_queued_one_by_one_in_a_kueue_that_can(cluster: JobsCluster) -> None:
+    with pytest.raises(NotReadyError, match="the cluster has no Kueue"):
+        submit(cluster.client(), spec(queue=QUEUE))
+    serve_kueue(cluster, "cohortName")
+    with pytest.raises(NotReadyError, match=r"older than 0\.18.*set queue\.whole"):
+        submit(cluster.client(), spec(queue=QUEUE))
+    assert not any(request.method == "PATCH" for request in cluster.requests)
+    submit(cluster.client(), spec(queue={**QUEUE, "whole": True}, checkpoint="s3://b/jobs"))
+    serve_kueue(cluster, "cohortName", "concurrentAdmissionPolicy")
+    submit(cluster.client(), spec(name="ernie", queue=QUEUE))
+
+
+def test_a_floor_is_rehearsed_before_anything_is_written(cluster: JobsCluster) -> None:
+    cluster.put(CLASSES, named("floor-pc"))
+    wanted = {"min": 1, "max": 4, "gpus": 2, "floor": 2}
+    answers: list[Json | Status] = []
+
+    def rehearsed(request: Request) -> Json:
+        assert request.body is not None
+        assert request.query == {"dryRun": "All"}
+        labels = request.body["metadata"]["labels"]
+        assert (labels["hvd-elastic.dev/floor"], labels["training.kubeflow.org/replica-index"]) == ("2", "0")
+        (container,) = request.body["spec"]["containers"]
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == "4", "a quota must hold the whole floor"
+        answer = answers.pop()
+        if isinstance(answer, Status):
+            raise answer
+        return answer
+
+    cluster.answers[PODS] = rehearsed
+    for version, answer, said in (
+        ("v1.37.2", {"spec": {"priorityClassName": "preemptible-pc"}}, "platform-kit kit --with floor"),
+        ("v1.35.4", {"spec": {"priorityClassName": "preemptible-pc"}}, "v1.35.4, which has no MutatingAdmissionPolic"),
+        ("v1.37.2", Status(403, message="exceeded quota: floor-pc"), "there is no pod at all: exceeded quota"),
+        ("v1.35.4", Status(403, message='u cannot create resource "pods" in API group ""'), "has no MutatingAdmission"),
+    ):
+        cluster.put("", named("version", gitVersion=version))
+        answers.append(answer)
+        with pytest.raises(NotReadyError, match=re.escape(said)):
+            submit(cluster.client(), spec(workers=wanted))
+    assert not any(request.method == "PATCH" for request in cluster.requests)
+    cluster.put("", named("version", gitVersion="v1.37.2"))
+    answers += [Status(403, message='u cannot create resource "pods" in API group ""')]
+    submit(cluster.client(), spec(name="who-may-not-look", workers=wanted))
+    answers += [{"spec": {"priorityClassName": "floor-pc"}}]
+    submit(cluster.client(), spec(workers=wanted))
+    submit(cluster.client(), spec(workers=wanted))  # its pods are there, and count in a quota

@@ -119,6 +119,18 @@ def unschedulable(name: str, message: str) -> Json:
     return pod(name, phase="Pending", node="", conditions=[said])
 
 
+def queued(name: str, queue: str = "research") -> Json:
+    """A worker that Kueue has not admitted."""
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    made = pod(name, phase="Pending", node="", conditions=[gated])
+    made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = queue
+    return made
+
+
+def workload(message: str) -> Json:
+    return {"status": {"conditions": [{"type": "QuotaReserved", "status": "False", "message": message}]}}
+
+
 def preempted_event(victim: str = "train-worker-2", *, unix: float = NOW - 60, count: int = 1) -> Json:
     """As kube-scheduler 1.34 writes it, read as v1/Event."""
     return {

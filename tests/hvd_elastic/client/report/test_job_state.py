@@ -8,7 +8,18 @@ from hvd_elastic.client.report.job_state import JobState, find_state, state_of_l
 from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
 from hvd_elastic.discovery.ledger.live_status import Activity
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN
-from tests.hvd_elastic.client.report.objects import LEDGER, NOW, condition, facts, launcher, live, mpijob
+from tests.hvd_elastic.client.report.objects import (
+    LEDGER,
+    NOW,
+    condition,
+    facts,
+    launcher,
+    live,
+    mpijob,
+    pod,
+    queued,
+    workload,
+)
 
 
 @pytest.mark.parametrize(
@@ -167,3 +178,21 @@ def test_exit_codes_stay_as_they_are() -> None:
         "exhausted": 21,
         "failed": 20,
     }
+
+
+@pytest.mark.parametrize("activity", [Activity.STARTING, Activity.WAITING])
+def test_a_job_whose_workers_wait_for_quota_is_queued_and_has_the_queue_s_words(activity: Activity) -> None:
+    job = mpijob(status=live(activity=activity, workers=0, queued=2))
+    pods = (launcher(), pod("train-worker-0"), queued("train-worker-1"), queued("train-worker-2"))
+    said = {"uid-train-worker-1": workload("insufficient unused quota for nvidia.com/gpu in flavor any, 1 more needed")}
+    found = find_state(facts(job=job, pods=pods, pod_workloads=said))
+    assert found.state is JobState.QUEUED
+    assert found.why.startswith("2 workers wait in queue research: insufficient unused quota for nvidia.com/gpu")
+    assert state_of_listed(job, NOW).state is JobState.QUEUED
+
+
+def test_a_job_that_trains_with_some_is_not_queued() -> None:
+    job = mpijob(status=live(queued=1))
+    pods = (launcher(), pod("train-worker-0"), pod("train-worker-1"), queued("train-worker-2"))
+    assert find_state(facts(job=job, pods=pods)).state is JobState.TRAINING
+    assert state_of_listed(job, NOW).state is JobState.TRAINING

@@ -28,7 +28,9 @@ from tests.hvd_elastic.client.report.objects import (
     mpijob,
     pod,
     preempted_event,
+    queued,
     unschedulable,
+    workload,
 )
 
 
@@ -363,3 +365,41 @@ def test_the_size_is_that_of_the_fresh_word() -> None:
     assert job_status(facts()).size == 2
     assert job_status(facts(job=mpijob(status=live(unix=NOW - 1000)))).size == 0
     assert job_status(facts(ledger=LEDGER[:4])).resizes == 0
+
+
+def test_a_worker_that_waits_for_quota_says_what_the_queue_says() -> None:
+    pods = (launcher(), pod("train-worker-0"), pod("train-worker-1"), queued("train-worker-2"))
+    two = worker_statuses(facts(pods=pods, pod_workloads={"uid-train-worker-2": workload("no quota left")}))[2]
+    assert (two.state, two.why) == (WorkerPodState.QUEUED, "queue research: no quota left")
+    two = worker_statuses(facts(pods=pods))[2]
+    assert two.why == "Kueue has not looked at it in queue research: is there such a LocalQueue?"
+    two = worker_statuses(facts(pods=pods, workload_unread="you may not"))[2]
+    assert two.why == "queue research, and Kueue cannot be asked why: you may not"
+
+
+def test_who_took_a_worker_of_a_queue_is_told_with_the_queue() -> None:
+    leaving = WorkerLeaving(
+        unix=NOW - 610,
+        pod="train-worker-2",
+        uid="old-2",
+        why=Departure.PREEMPTED,
+        by="inference/web-1",
+        queue="serving",
+    )
+    ledger = tuple(leaving if isinstance(entry, WorkerLeaving) else entry for entry in LEDGER)
+    assert worker_statuses(facts(ledger=ledger))[2].before == "preempted by inference/web-1 of queue serving"
+
+
+def test_a_floor_says_how_much_of_it_is_kept() -> None:
+    job = mpijob(status=live())
+    replicas = job["spec"]["mpiReplicaSpecs"]
+    replicas["Worker"]["template"] = {"metadata": {"labels": {"hvd-elastic.dev/floor": "2"}}}
+    replicas["Launcher"] = {"template": {"spec": {"priorityClassName": "floor-pc"}}}
+    workers = [pod(f"train-worker-{index}") for index in range(3)]
+    for worker, name in zip(workers, ("floor-pc", "preemptible-pc", "preemptible-pc"), strict=True):
+        worker["metadata"]["labels"]["hvd-elastic.dev/floor"] = "2"
+        worker["spec"]["priorityClassName"] = name
+    status = job_status(facts(job=job, pods=(launcher(), *workers)))
+    assert [worker.kept for worker in status.workers] == [True, False, False]
+    assert "  floor: 1 of 2 workers is kept from inference\n" in status_text(status)
+    assert "floor" not in status_text(job_status(facts()))

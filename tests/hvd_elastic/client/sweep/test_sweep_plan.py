@@ -73,6 +73,7 @@ def test_what_cannot_be_a_sweep() -> None:
     assert "is longer than the 45 characters" in refused(name="a" * 46)
     assert "suspend" in refused(suspend=True)
     assert "image" in refused(image=None)
-    kueue = {"system": "kueue", "name": "q"}
+    kueue = {"system": "kueue", "name": "q", "whole": True}
     assert "Kueue starts as many" in refused(at_once=1, queue=kueue, checkpoint="s3://b/p")
     assert sweep(queue=kueue, checkpoint="s3://b/p").at_once is None
+    assert sweep(at_once=1, queue={"system": "kueue", "name": "q"}).at_once == 1, "it admits workers, not jobs"

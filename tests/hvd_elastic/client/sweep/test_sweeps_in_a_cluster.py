@@ -214,7 +214,7 @@ def test_a_sweep_without_a_cap_is_stopped_and_resumed_job_by_job(cluster: SweepC
 
 
 def test_kueue_alone_stops_its_jobs(cluster: SweepCluster) -> None:
-    queue = {"system": "kueue", "name": "q"}
+    queue = {"system": "kueue", "name": "q", "whole": True}
     submit_sweep(cluster.client(), sweep(queue=queue, checkpoint="s3://b/p"))
     assert cluster.objects[RUNNERS] == {}
     with pytest.raises(JobStateError, match="queue of Kueue, which alone"):

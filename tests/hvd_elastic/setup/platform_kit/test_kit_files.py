@@ -11,7 +11,8 @@ from hvd_elastic.decide.autoscale import controller_manifests
 from hvd_elastic.priorityclasses import DEFAULTS, ClassQuota, ClassUser, guard_manifests, manifest
 from hvd_elastic.setup.platform_kit.kit_files import kit_files
 from hvd_elastic.setup.platform_kit.kit_folder import write_kit
-from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, OPERATOR_WATCHDOG, KitSettings, kit_parts
+from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, KUEUE, OPERATOR_WATCHDOG, KitSettings, kit_parts
+from hvd_elastic.setup.platform_kit.kueue_queues import QueueGpus
 from tests.mpijob import admission
 
 pytestmark = pytest.mark.timeout(900)  # the program is built by whichever test comes first
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.timeout(900)  # the program is built by whichever test 
 FULL = KitSettings(
     users=(ClassUser(namespace="serving"),),
     quotas=(ClassQuota(namespace="serving", gpus=16, resource="nvidia.com/gpu"),),
+    queue_gpus=QueueGpus(serving=14, training=2),
     image="registry.example.com/hvd-elastic:1.0",
     autoscaler_namespace="ops",
     monitoring_labels={"release": "kube-prometheus-stack"},
@@ -30,13 +32,13 @@ KINDS = {
     "Deployment": 1,
     "Lease": 1,
     "NetworkPolicy": 1,
-    "PriorityClass": 3,
+    "PriorityClass": 4,
     "ResourceQuota": 1,
     "Role": 1,
     "RoleBinding": 1,
     "ServiceAccount": 1,
-    "ValidatingAdmissionPolicy": 1,
-    "ValidatingAdmissionPolicyBinding": 1,
+    "ValidatingAdmissionPolicy": 2,
+    "ValidatingAdmissionPolicyBinding": 2,
 }
 """Of a whole kit without components."""
 
@@ -67,7 +69,9 @@ def test_the_base_alone_is_what_every_cluster_takes(kustomize: Path, tmp_path: P
 def test_components_are_applied_where_they_are_switched_on(kustomize: Path, tmp_path: Path) -> None:
     write_kit(kit_files(kit_parts(FULL), switched_on=COMPONENTS), tmp_path)
     built = build(kustomize, tmp_path)
-    guards = {"ValidatingAdmissionPolicy": 5, "ValidatingAdmissionPolicyBinding": 5}
+    guards = {"ValidatingAdmissionPolicy": 6, "ValidatingAdmissionPolicyBinding": 6}
+    guards |= {"MutatingAdmissionPolicy": 1, "MutatingAdmissionPolicyBinding": 1}
+    guards |= {"ClusterQueue": 2, "ResourceFlavor": 1}
     more = {**guards, "ClusterRole": KINDS["ClusterRole"] + 3, "ConfigMap": 2, "PrometheusRule": 1}
     twice = ("Deployment", "NetworkPolicy", "Role", "RoleBinding", "ServiceAccount")
     watchdog = {"ClusterRoleBinding": KINDS["ClusterRoleBinding"] + 1, **dict.fromkeys(twice, 2)}
@@ -109,5 +113,5 @@ def test_each_part_is_what_its_verb_makes() -> None:
 
 
 def test_without_users_and_image_there_is_neither_guard_nor_autoscaler() -> None:
-    components = [name for name in COMPONENTS if name != OPERATOR_WATCHDOG]  # it needs an image, too
+    components = [name for name in COMPONENTS if name not in {KUEUE, OPERATOR_WATCHDOG}]  # they need numbers, an image
     assert [part.name for part in kit_parts(KitSettings())] == ["priorityclasses", "operator-role", *components]
