@@ -126,7 +126,7 @@ def test_a_bucket_that_cannot_be_mounted_is_told(
     call(namespace, "submit", str(path))
 
     def told() -> str:
-        return call(namespace, "status", "held")
+        return call(namespace, "status", "held", exit_code=None)
 
     waiting.until(
         "status names the driver that the node lacks",

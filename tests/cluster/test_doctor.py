@@ -319,7 +319,7 @@ SEEDS: dict[str, tuple[Seed, str, Level, str]] = {
         "mpi-operator", Level.WARNING, "several accounts",
     ),
     "Kueue takes every job": (
-        kueue, "queues", Level.WARNING, "also those that name no queue",
+        kueue, "queues", Level.WARNING, "whose label names no queue",
     ),
     "Kueue waits for all pods": (
         lambda k: kueue(k, "waitForPodsReady: {enable: true, timeout: 7m}"),

@@ -13,6 +13,7 @@ import pytest
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving, from_lines
 from hvd_elastic.mpijob.contract import GPU_RESOURCE, LEDGER_KEY, LEDGER_SUFFIX, Role
 from testbed.cluster import inference, jobs
+from testbed.cluster.pods import SAFE
 from testbed.cluster.site import Site
 from testbed.cluster.standing import LAUNCHERS, SIZE, nothing_lost, start
 from testbed.cluster.timeline import Timeline
@@ -123,7 +124,7 @@ def test_only_who_may_have_a_floor_gets_one(cluster: Site, namespace: Kubectl, f
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "clever", "labels": labels},
-        "spec": {"priorityClassName": "preemptible-pc", "containers": [{"name": "a", "image": "none"}]},
+        "spec": {"priorityClassName": "preemptible-pc", "containers": [{"name": "a", "image": "none", "securityContext": SAFE}]},
     }
     try:
 
@@ -139,6 +140,7 @@ def test_only_who_may_have_a_floor_gets_one(cluster: Site, namespace: Kubectl, f
             "the label alone gives nobody the class",
             lambda: "may not use the PriorityClass floor-pc, which inference cannot preempt" in refused(),
             within_seconds=30,
+            seen=refused,
         )
     finally:
         names = "validatingadmissionpolicies,validatingadmissionpolicybindings"
