@@ -124,7 +124,10 @@ def test_only_who_may_have_a_floor_gets_one(cluster: Site, namespace: Kubectl, f
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "clever", "labels": labels},
-        "spec": {"priorityClassName": "preemptible-pc", "containers": [{"name": "a", "image": "none", "securityContext": SAFE}]},
+        "spec": {
+            "priorityClassName": "preemptible-pc",
+            "containers": [{"name": "a", "image": "none", "securityContext": SAFE}],
+        },
     }
     try:
 
