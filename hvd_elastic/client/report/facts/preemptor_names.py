@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class PreemptorNames:
-    """`NAMESPACE/NAME` of those of a job that have none, as far as they are found. Raises ClusterError where made."""
+    """The names of those of whom UIDs are told, as far as they are found. Making one may raise ClusterError."""
 
     def __init__(
         self, cluster: ClusterClient, namespace: str, *, ledger: Sequence[Entry], events: Iterable[Json], now: float
