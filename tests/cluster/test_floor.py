@@ -46,6 +46,7 @@ def floor(cluster: Site, kit: Path) -> Iterator[None]:
     cluster.kubectl("delete", "-f", str(policy))
 
 
+@pytest.mark.timeout(1200, func_only=True)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_inference_that_asks_for_everything_leaves_the_floor(
     cluster: Site, namespace: Kubectl, timeline: Timeline, floor: None, launcher: str
