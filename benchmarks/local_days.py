@@ -32,7 +32,7 @@ from benchmarks.peers.torch_systems import torchft, torchrun
 from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.trace_window import TRACES, WINDOWS, TraceWindow, asked, trace_of
 from benchmarks.replay.window_options import add_window_options, measured_before
-from benchmarks.replay.window_tables import goodput_aims, row, system_table, window_table
+from benchmarks.replay.window_tables import GOODPUT_AIM, goodput_aims, row, system_table, window_table
 from benchmarks.report.record import Record
 from benchmarks.systems.system import add_systems_option
 
@@ -86,7 +86,7 @@ def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
     note = f"All of them with torch {version('torch')}."
     record.add(window_table("local-days", measured, [note, *broken]))
     record.add(system_table("local-days-systems", measured))
-    record.promise(*goodput_aims(measured, systems=("launch",)))
+    record.promise(*goodput_aims(measured, {"launch": GOODPUT_AIM}))
     record.write()
 
 

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import itertools
 import json
+import re
 import socket
 import ssl
 import threading
@@ -482,13 +483,15 @@ def _line(kind: str, thing: Json) -> bytes:
 
 def _selected(thing: Json, query: dict[str, str]) -> bool:
     labels = thing["metadata"].get("labels", {})
-    selectors = [pair for pair in query.get("labelSelector", "").split(",") if pair]
+    selectors = [pair for pair in re.split(r",(?![^(]*\))", query.get("labelSelector", "")) if pair]
     wanted = [pair.split("=") for pair in selectors if "=" in pair]
+    sets = [pair.removesuffix(")").split(" in (") for pair in selectors if " in (" in pair]
     given = [pair for pair in query.get("fieldSelector", "").split(",") if pair]
     fields = [pair.split("=") for pair in given if "!=" not in pair]
     others = [pair.split("!=") for pair in given if "!=" in pair]
     return (
-        all(key in labels for key in selectors if "=" not in key)
+        all(key in labels for key in selectors if "=" not in key and " in (" not in key)
+        and all(labels.get(key) in values.split(",") for key, values in sets)
         and all(labels.get(key) == value for key, value in wanted)
         and all(_field(thing, path) == value for path, value in fields)
         and all(_field(thing, path) != value for path, value in others)

@@ -12,31 +12,35 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _NOTE: Final = re.compile(r"Preempted by (?:[a-z]{1,64} )?(\S{1,320})(?: on node ([a-z0-9.-]{1,253}))?", re.ASCII)
-_UNNAMED: Final = re.compile(r"uid:(\S{1,64}) on node ([a-z0-9.-]{1,253})", re.ASCII)
+_UNNAMED: Final = re.compile(
+    r"uid:([0-9A-Za-z](?:[-0-9A-Za-z]{0,61}[0-9A-Za-z])?)(?: on node ([a-z0-9.-]{1,253}))?", re.ASCII
+)
+"""The UID is one that a label may have: it goes into a selector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnnamedPreemptor:
-    """A pod of which the UID is known, and the node that it is to run on."""
+    """A pod of which the UID is known, or a job."""
 
     uid: str
     node: str
+    """On which the pod is to run; empty: Kueue took the GPU for it, or nobody knows."""
 
     @classmethod
     def of(cls, by: str) -> "UnnamedPreemptor | None":
-        """What `WorkerLeaving.by` says of it; None: it has a name, or nobody knows the node."""
+        """What `WorkerLeaving.by` says of it; None: it has a name."""
         found = _UNNAMED.fullmatch(by)
-        return cls(uid=found[1], node=found[2]) if found else None
+        return cls(uid=found[1], node=found[2] or "") if found else None
 
     def named(self, pods: Callable[[str], Iterable[Mapping[str, Any]]]) -> str:
-        """`NAMESPACE/NAME`; empty if it is not among them.
+        """`NAMESPACE/NAME`; empty if it is not among them, or nobody knows the node.
 
         Args:
             pods: lists those that a field selector chooses: the pod waits for its node, or runs there.
 
         """
-        for selector in (f"status.nominatedNodeName={self.node}", f"spec.nodeName={self.node}"):
-            for pod in pods(selector):
+        for field in ("status.nominatedNodeName", "spec.nodeName") if self.node else ():
+            for pod in pods(f"{field}={self.node}"):
                 if pod["metadata"]["uid"] == self.uid:
                     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         return ""

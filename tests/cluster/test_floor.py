@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving, from_lines
+from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving, WorldChanged, from_lines
 from hvd_elastic.mpijob.contract import GPU_RESOURCE, LEDGER_KEY, LEDGER_SUFFIX, Role
 from testbed.cluster import inference, jobs
 from testbed.cluster.pods import SAFE
@@ -19,7 +19,6 @@ from testbed.cluster.standing import LAUNCHERS, SIZE, nothing_lost, start
 from testbed.cluster.timeline import Timeline
 from testbed.kube import waiting
 from testbed.kube.errors import ClusterError
-from testbed.kube.gomodules import chosen
 from testbed.kube.kubectl import Kubectl
 from tests.cluster.test_kueue import said
 
@@ -41,8 +40,6 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def floor(cluster: Site, kit: Path) -> Iterator[None]:
     """The policy that gives the floor."""
-    if not chosen("kubernetes").startswith("1.3") or int(chosen("kubernetes").split(".")[1]) < 36:
-        pytest.skip("MutatingAdmissionPolicies of v1 are in Kubernetes 1.36 and later")
     jobs.priority_classes(cluster)
     policy = kit / "components" / "floor" / "floor.yaml"
     cluster.kubectl.apply(policy.read_text())
@@ -50,10 +47,12 @@ def floor(cluster: Site, kit: Path) -> Iterator[None]:
     cluster.kubectl("delete", "-f", str(policy))
 
 
+@pytest.mark.timeout(1200, func_only=True)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_inference_that_asks_for_everything_leaves_the_floor(
     cluster: Site, namespace: Kubectl, timeline: Timeline, floor: None, launcher: str
 ) -> None:
+    """Nor does the floor ever stop training but for a resize: it has its processes and their memory to the end."""
     job = start(cluster, namespace, launcher, workers=WORKERS)
     job.wait_size(SIZE)
     kept = [pod["metadata"]["uid"] for pod in (*job.pods(Role.WORKER)[:FLOOR], *job.pods(Role.LAUNCHER))]
@@ -69,8 +68,13 @@ def test_inference_that_asks_for_everything_leaves_the_floor(
     assert now == kept
     assert f"floor: {FLOOR} of {FLOOR} workers are kept from inference" in said(f"status {job.name}", job)
     told = job.kubectl.get("configmap", f"{job.name}{LEDGER_SUFFIX}")["data"][LEDGER_KEY]
-    gone = [entry for entry in from_lines(told.splitlines()) if isinstance(entry, WorkerLeaving)]
-    assert {entry.pod.rpartition("-")[2] for entry in gone if entry.why is Departure.PREEMPTED} <= {"2", "3"}
+    entries = list(from_lines(told.splitlines()))
+    gone = [entry for entry in entries if isinstance(entry, WorkerLeaving)]
+    assert {entry.pod.rpartition("-")[2] for entry in gone if entry.why is Departure.PREEMPTED} == {"2", "3"}
+    floor_pods = {f"{job.name}-worker-{index}" for index in range(FLOOR)}
+    worlds = [set(entry.workers) for entry in entries if isinstance(entry, WorldChanged)]
+    begun = next(number for number, workers in enumerate(worlds) if floor_pods <= workers)
+    assert all(floor_pods <= workers for workers in worlds[begun:]), "the floor trains in every world"
     job.finish()
     nothing_lost(job.account, ended=True)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(*, job: str, workers: int, wait: bool, yes: bool, chosen: ChosenCluster) -> None:
     """Give a job another number of workers, from its min to its max. Those that go leave training first.
 
-    A job in a queue of Kueue restarts from its checkpoint when its number of workers changes: this asks first.
+    A job with queue.whole restarts from its checkpoint when its number of workers changes: this asks first.
     """
     cluster = chosen.cluster()
     done = cluster.scale(job, workers, approve=lambda scaling: _ask_if_it_restarts(scaling, yes=yes))

@@ -10,7 +10,8 @@ from hvd_elastic.cli.clusters.monitoring_options import parsed_labels
 from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from hvd_elastic.mpijob.problems import InvalidInputError
-from hvd_elastic.priorityclasses import ClassQuota, ClassUser, Problem, Tier
+from hvd_elastic.priorityclasses import ClassQuota, ClassUser, Problem
+from hvd_elastic.priorityclasses.guard import GUARDED
 from hvd_elastic.setup.platform_kit.kit_files import file_of, kit_files
 from hvd_elastic.setup.platform_kit.kit_folder import write_kit
 from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, KUEUE, OPERATOR_WATCHDOG, KitSettings, kit_parts
@@ -134,8 +135,8 @@ def command(
     ]
     show(Result(rows=rows, columns=_COLUMNS, names=[str(path) for path in paths]), output)
     if not users:
-        name = settings.of_tier(Tier.INFERENCE).name
-        say(f"no guard: whoever may create pods may use {name}; --allow says who may")
+        names = " and ".join(settings.of_tier(tier).name for tier in GUARDED)
+        say(f"no guard: whoever may create pods may use {names}; --allow and --allow-floor say who may")
     if not image:
         say("no autoscaler: --image adds it")
 

@@ -1,7 +1,6 @@
 """Everything that the cluster knows of one job, read at one time. Nothing here judges."""
 
 import contextlib
-import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,15 +15,16 @@ from hvd_elastic.client.connection.cluster_client import (
     RefusedError,
     UnreachableError,
 )
-from hvd_elastic.client.connection.known_api import KUEUE, KUEUE_VISIBILITY, NotServedError
+from hvd_elastic.client.connection.known_api import KUEUE_VISIBILITY, NotServedError
 from hvd_elastic.client.job_lookup import find_job
+from hvd_elastic.client.report.facts.preemptor_names import PreemptorNames
+from hvd_elastic.client.report.facts.workloads import workloads_of
 from hvd_elastic.client.report.stage_status import StageFacts, newest, wanted_stage
 from hvd_elastic.client.report.untold_end import untold_end
 from hvd_elastic.client.report.words.cause_words import lacks_taints
 from hvd_elastic.client.report.words.start_words import starts
-from hvd_elastic.discovery.ledger.entries import Entry, WorkerLeaving, from_lines
+from hvd_elastic.discovery.ledger.entries import Entry, from_lines
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
-from hvd_elastic.discovery.ledger.preemptor import UnnamedPreemptor, preemptor
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
@@ -39,10 +39,6 @@ from hvd_elastic.mpijob.contract import (
     Role,
 )
 
-_JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
-"""On the Workload that Kueue makes for a job, or for a pod (https://kueue.sigs.k8s.io/docs/reference/
-labels-and-annotations/)."""
-
 _JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 """On the pods of a Kubernetes Job, from 1.27 on (https://kubernetes.io/docs/reference/labels-annotations-taints/)."""
 _LOG_LINES: Final = 500
@@ -50,11 +46,9 @@ _LOG_LINES: Final = 500
 _LOG_BYTES: Final = 1 << 20
 _LOG_SECONDS: Final = 10.0
 _MOST_ASKED: Final = 8
-"""Missing workers that are looked for by their names, pods whose Events are, Workloads of workers in a queue, and of
-what took GPUs."""
-
-_PREEMPTOR_SECONDS: Final = 3600.0
-"""So long a pod is looked for that has taken a worker's GPUs: as long as Events are kept."""
+"""Missing workers that are looked for by their names, and pods whose Events are."""
+_MOST_WORKLOADS: Final = 100
+"""Of workers that are asked for at once: each UID has 37 characters of the URL."""
 
 _MOST_WORKERS: Final = 100_000
 """As many as a description may ask for. Anyone may write two thousand million into an MPIJob."""
@@ -81,8 +75,8 @@ class JobFacts:
     """Of Kueue; None without `workload_unread`: there is none."""
     workload_unread: str = ""
     """Why Kueue could not be asked for it."""
-    pod_workloads: Mapping[str, Json] = field(default_factory=dict)
-    """Kueue's, of workers that wait each by itself, by their UIDs."""
+    pod_workloads: Mapping[str, Json | None] = field(default_factory=dict)
+    """Kueue's, of workers that wait each by itself, by their UIDs; None: it has made none. Of the first hundred."""
     queue_position: int | None = None
     """How many jobs of its LocalQueue come before it; None: it does not wait, or Kueue does not tell (`unreadable`)."""
     stage: StageFacts | None = None
@@ -159,7 +153,7 @@ class JobFactReader:
         own = tuple(pod for pod in pods.result() if not _is_strange(pod, meta["uid"]))
         refused = len(self._unreadable)
         workload = self._ask(lambda: self._workload(here, meta), None)
-        nothing: dict[str, Json] = {}
+        nothing: dict[str, Json | None] = {}
         queued = self._ask(lambda: self._pod_workloads(here, own), nothing)
         workload_unread = "; ".join(self._unreadable[refused:])
         facts = JobFacts(
@@ -167,7 +161,7 @@ class JobFactReader:
             now=found.now,
             pods=own,
             launcher_job=launcher_job.result(),
-            ledger=_with_end(self._with_names(told), own, found.job),
+            ledger=_with_end(told, own, found.job),
             workload=workload,
             pod_workloads=queued,
             workload_unread=workload_unread,
@@ -262,36 +256,17 @@ class JobFactReader:
     def _workload(self, here: str, meta: dict[str, Any]) -> Json | None:
         if KUEUE_QUEUE not in (meta.get("labels") or {}):
             return None
-        path = f"{KUEUE.served_path(self._cluster)}{here}/workloads"
-        return next(self._cluster.list(path, labelSelector=f"{_JOB_UID_LABEL}={meta['uid']}"), None)
+        return workloads_of(self._cluster, here, [meta["uid"]]).get(meta["uid"])
 
-    def _pod_workloads(self, here: str, pods: Iterable[Json]) -> dict[str, Json]:
+    def _pod_workloads(self, here: str, pods: Iterable[Json]) -> dict[str, Json | None]:
         waiting = [
             pod["metadata"]["uid"]
             for pod in pods
             if PodView.from_json(pod).gated and KUEUE_QUEUE in (pod["metadata"].get("labels") or {})
         ]
-        return self._workloads_of(here, waiting[:_MOST_ASKED])
-
-    def _workloads_of(self, here: str, uids: Iterable[str]) -> dict[str, Json]:
-        """By the UID of the pod or job that each is of."""
-        if not (wanted := ",".join(uids)):
-            return {}
-        path = f"{KUEUE.served_path(self._cluster)}{here}/workloads"
-        found = self._cluster.list(path, labelSelector=f"{_JOB_UID_LABEL} in ({wanted})")
-        return {one["metadata"]["labels"][_JOB_UID_LABEL]: one for one in found}
-
-    def _with_names(self, told: tuple[Entry, ...] | None) -> tuple[Entry, ...] | None:
-        """With the names of what Kueue took GPUs for, of which the sidecar knows the UIDs.
-
-        Few may read Workloads of all namespaces, and one goes with its pod: then the UID stays.
-        """
-        taken = [entry for entry in told or () if isinstance(entry, WorkerLeaving) and entry.queue]
-        uids = dict.fromkeys(entry.by.removeprefix("uid:") for entry in taken[-_MOST_ASKED:])
-        with contextlib.suppress(ForbiddenError, NotFoundError):
-            found = self._workloads_of("", uids)
-            return told and tuple(_named_in_queue(entry, found) for entry in told)
-        return told
+        asked = waiting[:_MOST_WORKLOADS]
+        found = workloads_of(self._cluster, here, asked)
+        return {uid: found.get(uid) for uid in asked}
 
     def _queue_position(self, here: str, mpijob: Json, workload: Json) -> int | None:
         """Of Kueue's visibility API, which few may ask, and which its controller serves itself.
@@ -320,26 +295,13 @@ class JobFactReader:
         )
 
     def _with_named_preemptors(self, facts: JobFacts) -> JobFacts:
-        """With the names of pods that took a worker's GPUs lately, where the sidecar could not see them."""
-        entries = [one for one in facts.ledger or () if isinstance(one, WorkerLeaving)]
-        lately = {one.by for one in entries if one.unix > facts.now - _PREEMPTOR_SECONDS}
-        unnamed = {by: pod for by in lately | set(map(preemptor, facts.events)) if (pod := UnnamedPreemptor.of(by))}
-        pods = functools.cache(lambda selector: self._pods_anywhere(facts.namespace, selector))
-        names = {by: name for by, pod in list(unnamed.items())[:_MOST_ASKED] if (name := pod.named(pods))}
-        if not names:
-            return facts
+        ledger, events = facts.ledger or (), facts.events
+        names = PreemptorNames(self._cluster, facts.namespace, ledger=ledger, events=events, now=facts.now)
         return replace(
             facts,
-            ledger=facts.ledger and tuple(_named(entry, names) for entry in facts.ledger),
-            events=tuple(_related(event, names.get(preemptor(event), "")) for event in facts.events),
+            ledger=facts.ledger and tuple(map(names.of_entry, ledger)),
+            events=tuple(map(names.of_event, events)),
         )
-
-    def _pods_anywhere(self, namespace: str, selector: str) -> tuple[Json, ...]:
-        """Of all namespaces, if the caller may list them."""
-        for path in ("/api/v1/pods", f"/api/v1/namespaces/{namespace}/pods"):
-            with contextlib.suppress(ForbiddenError):
-                return tuple(self._cluster.list(path, fieldSelector=selector))
-        return ()
 
 
 def events_of(cluster: ClusterClient, here: str, pods: Iterable[Json], others: Iterable[str] = ()) -> tuple[Json, ...]:
@@ -368,26 +330,6 @@ def _with_end(told: tuple[Entry, ...] | None, pods: Iterable[Json], job: Json) -
     """A ledger, with the end that it lacks and other objects tell."""
     launchers = [pod for pod in pods if _role(pod) == Role.LAUNCHER]
     return (*told, *untold_end(told, launchers, job)) if told else told
-
-
-def _named_in_queue(entry: Entry, workloads: Mapping[str, Json]) -> Entry:
-    if not (isinstance(entry, WorkerLeaving) and (workload := workloads.get(entry.by.removeprefix("uid:")))):
-        return entry
-    meta = workload["metadata"]
-    owner = next((one["name"] for one in meta.get("ownerReferences") or ()), meta["name"])
-    return replace(entry, by=f"{meta['namespace']}/{owner}")
-
-
-def _named(entry: Entry, names: Mapping[str, str]) -> Entry:
-    return replace(entry, by=names.get(entry.by, entry.by)) if isinstance(entry, WorkerLeaving) else entry
-
-
-def _related(event: Json, name: str) -> Json:
-    """As the scheduler wrote it up to Kubernetes 1.35."""
-    if not name:
-        return event
-    namespace, _, pod = name.partition("/")
-    return {**event, "related": {"kind": "Pod", "namespace": namespace, "name": pod}}
 
 
 def _is_strange(pod: Json, owner: str) -> bool:

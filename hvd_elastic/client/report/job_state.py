@@ -170,7 +170,9 @@ def queued_words(pod: Json, facts: JobFacts) -> str:
         return "a gate that somebody else set"
     if facts.workload_unread:
         return f"queue {queue}, and Kueue cannot be asked why: {facts.workload_unread}"
-    return queue_words(queue, facts.pod_workloads.get(pod["metadata"]["uid"]))
+    if (uid := pod["metadata"]["uid"]) not in facts.pod_workloads:  # one of very many
+        return f"queue {queue}"
+    return queue_words(queue, facts.pod_workloads[uid])
 
 
 def _ended_by_ledger(facts: JobFacts) -> StateFinding | None:

@@ -11,11 +11,14 @@ from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
+from hvd_elastic.client.report.job_state import queued_words
 from hvd_elastic.client.report.words.cause_words import scheduler_words
 from hvd_elastic.client.report.words.entry_words import entry_words
 from hvd_elastic.client.report.words.time_words import event_time
 from hvd_elastic.client.report.worker_status import preemptions_in
 from hvd_elastic.discovery.ledger.entries import Entry, Totals
+from hvd_elastic.discovery.rules.cluster_views import PodView
+from hvd_elastic.mpijob.contract import Role
 
 
 class Teller(StrEnum):
@@ -27,6 +30,8 @@ class Teller(StrEnum):
     OPERATOR = "operator"
     SIDECAR = "sidecar"
     CLUSTER = "cluster"
+    QUEUE = "queue"
+    """Of a worker that it has not admitted yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +78,7 @@ def tell(facts: JobFacts) -> tuple[Happening, ...]:
     """The story that these facts tell, oldest first."""
     ledger = _of_ledger(facts.name, facts.ledger or ())
     events = _of_events(facts.events, has_ledger=facts.ledger is not None)
-    return tuple(sorted((*ledger, *events), key=_time))
+    return tuple(sorted((*ledger, *events, *_of_queue(facts)), key=_time))
 
 
 def _of_ledger(job: str, entries: Iterable[Entry]) -> Iterator[Happening]:
@@ -101,6 +106,14 @@ def _of_events(events: Sequence[Json], *, has_ledger: bool) -> Iterator[Happenin
     for happenings in same.values():
         last = max(happenings, key=_time)
         yield replace(last, times=sum(one.times for one in happenings))
+
+
+def _of_queue(facts: JobFacts) -> Iterator[Happening]:
+    """Kueue's Events are on its Workloads, of which a worker that comes and goes has had many."""
+    for pod in facts.pods_of(Role.WORKER):
+        if (view := PodView.from_json(pod)).gated:
+            what = f"queued: {queued_words(pod, facts)}"
+            yield Happening(unix=view.created, about=view.name, what=what, teller=Teller.QUEUE)
 
 
 def _is_passed_over(event: Json, *, has_ledger: bool) -> bool:

@@ -1,7 +1,7 @@
 """A job that the autoscaler may change, as its MPIJob tells of it."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.client.operations.submitted_job import MPIJOB_API, JobStateError, SubmittedJob
 from hvd_elastic.client.report.scaling_note import ScalingNote
@@ -11,6 +11,9 @@ from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 from hvd_elastic.policy.job_demand import JobDemand
 from hvd_elastic.system.untrusted_values import decimal_count
+
+if TYPE_CHECKING:
+    from hvd_elastic.mpijob.description.job_spec import WorkersSpec
 
 COOLDOWN_SECONDS: Final = 30.0
 """Unless the description says another: a new worker's start takes about as long."""
@@ -28,6 +31,7 @@ class AutoscaledJob:
     resource_version: str
     """Of what was read: a change is refused if somebody has written since."""
     min: int
+    """The least number that it is given: no less than its floor, which inference does not take either."""
     max: int
     sizes: tuple[int, ...]
     """The only numbers of workers that train; empty: any."""
@@ -72,7 +76,7 @@ class AutoscaledJob:
             name=f"{job.namespace}/{job.name}",
             uid=job.uid,
             resource_version=mpijob["metadata"].get("resourceVersion", ""),
-            min=workers.min,
+            min=_least(workers),
             max=workers.max,
             sizes=workers.allowed_sizes,
             gpus=workers.gpus,
@@ -133,6 +137,11 @@ class AutoscaledJob:
             stall = live.pause_seconds / live.resizes
             return replace(demand, stall_grow_seconds=stall, stall_shrink_seconds=stall)
         return demand
+
+
+def _least(workers: "WorkersSpec") -> int:
+    floor = max(workers.min, workers.floor)
+    return next((size for size in workers.allowed_sizes if size >= floor), floor)
 
 
 def _ceiling(wanted: str, note: ScalingNote | None, least: int, most: int) -> int | None:

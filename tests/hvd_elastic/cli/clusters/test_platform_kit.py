@@ -32,7 +32,7 @@ def test_for_people_and_for_machines(tmp_path: Path) -> None:
     assert [rows[part]["applied"] for part in ("alerts", "dashboard")] == ["yes", "where it is named"]
     out, err = run(str(tmp_path))
     assert out.splitlines()[0].split() == ["PART", "FILE", "OBJECTS", "APPLIED", "FOR"]
-    assert "may use inference-pc; --allow says who may" in err
+    assert "may use inference-pc and floor-pc; --allow and --allow-floor say who may" in err
     assert "no autoscaler: --image adds it" in err
 
 

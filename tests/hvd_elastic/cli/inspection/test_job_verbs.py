@@ -29,6 +29,8 @@ from tests.hvd_elastic.client.report.objects import (
     live,
     mpijob,
     preempted_event,
+    queued,
+    workload,
 )
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -104,6 +106,62 @@ def test_a_preemptor_that_the_sidecar_could_not_name_is_looked_for(
     training.fault = fault
     assert f"preempted by {who}" in call("status", "train").output
     assert f"preempted by {who}" in call("events", "train").output
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize(
+    ("owners", "name"), [([{"kind": "Pod", "name": "web-1"}], "inference/web-1"), ([], "inference/pod-web-1-4f2")]
+)
+def test_what_kueue_took_a_worker_for_is_looked_for_by_its_workload(
+    training: KubeApi, owners: list[dict[str, str]], name: str, *, allowed: bool
+) -> None:
+    """The sidecar knows its UID, and may ask nobody."""
+    left = time.time() - 60
+    gone = WorkerLeaving(
+        unix=left, pod="train-worker-2", uid="old-2", why=Departure.PREEMPTED, by="uid:3c1f", queue="serving"
+    )
+    training.put(CONFIG_MAPS, ledger_map([*LEDGER[:4], gone]))
+    path = "/apis/kueue.x-k8s.io/v1beta2/workloads"
+    meta = {"name": "pod-web-1-4f2", "namespace": "inference", "labels": {"kueue.x-k8s.io/job-uid": "3c1f"}}
+    training.objects[path] = {
+        "other": {"metadata": {**meta, "name": "other", "labels": {"kueue.x-k8s.io/job-uid": "3c1"}}},
+        "ours": {"metadata": {**meta, "ownerReferences": owners}},
+    }
+
+    def fault(request: Request) -> None:
+        if request.path == path and not allowed:
+            raise Status(403)
+
+    training.fault = fault
+    who = name if allowed else "uid:3c1f"
+    assert f"preempted by {who} of queue serving" in call("status", "train").output
+    assert f"preempted by {who} of queue serving" in call("events", "train").output
+
+
+def test_a_worker_that_waits_in_a_queue_has_its_words_in_status_and_events(training: KubeApi) -> None:
+    for name in ("train-worker-0", "train-worker-1", "train-worker-2"):
+        training.put(PODS, queued(name))
+    path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/workloads"
+    training.objects[path] = {
+        str(index): {
+            "metadata": {"name": f"pod-{index}", "labels": {"kueue.x-k8s.io/job-uid": f"uid-train-worker-{index}"}},
+            **workload(f"no quota for {index}"),
+        }
+        for index in range(2)
+    }
+    for verb in ("status", "events"):
+        told = call(verb, "train").output
+        assert "queued" in told
+        assert all(f"queue research: no quota for {index}" in told for index in range(2))
+        assert told.count("Kueue has not looked at it in queue research") == 1
+
+
+@pytest.mark.parametrize("by", ["uid:a) , x in (b", "uid:-", f"uid:{'a' * 64}", "uid:"])
+def test_a_uid_that_is_none_is_asked_of_nobody(training: KubeApi, by: str) -> None:
+    gone = WorkerLeaving(unix=time.time(), pod="train-worker-2", uid="old-2", why=Departure.PREEMPTED, by=by, queue="q")
+    training.put(CONFIG_MAPS, ledger_map([*LEDGER[:4], gone]))
+    assert call("status", "train").exit_code == 0
+    assert not any("kueue" in request.path for request in training.requests)
 
 
 def test_every_state_can_be_waited_for() -> None:

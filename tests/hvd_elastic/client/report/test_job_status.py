@@ -371,7 +371,8 @@ def test_a_worker_that_waits_for_quota_says_what_the_queue_says() -> None:
     pods = (launcher(), pod("train-worker-0"), pod("train-worker-1"), queued("train-worker-2"))
     two = worker_statuses(facts(pods=pods, pod_workloads={"uid-train-worker-2": workload("no quota left")}))[2]
     assert (two.state, two.why) == (WorkerPodState.QUEUED, "queue research: no quota left")
-    two = worker_statuses(facts(pods=pods))[2]
+    assert worker_statuses(facts(pods=pods))[2].why == "queue research", "of many, not all are asked for"
+    two = worker_statuses(facts(pods=pods, pod_workloads={"uid-train-worker-2": None}))[2]
     assert two.why == "Kueue has not looked at it in queue research: is there such a LocalQueue?"
     two = worker_statuses(facts(pods=pods, workload_unread="you may not"))[2]
     assert two.why == "queue research, and Kueue cannot be asked why: you may not"

@@ -22,7 +22,17 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerProcessLost,
     WorldChanged,
 )
-from tests.hvd_elastic.client.report.objects import LEDGER, NOW, event, facts, preempted_event
+from tests.hvd_elastic.client.report.objects import (
+    LEDGER,
+    NOW,
+    event,
+    facts,
+    launcher,
+    pod,
+    preempted_event,
+    queued,
+    workload,
+)
 
 
 def test_the_story_is_in_order_and_has_causes() -> None:
@@ -139,3 +149,13 @@ def test_a_detail_stands_behind_its_cause() -> None:
     leaving = WorkerLeaving(unix=0.0, pod="p", uid="u", why=Departure.DRAINED, detail="aws-spot")
     assert entry_words(leaving) == "leaves: drained with its node (aws-spot)"
     assert entry_words(replace(leaving, detail="")) == "leaves: drained with its node"
+
+
+def test_a_worker_that_waits_for_quota_is_told_with_the_queue_s_words() -> None:
+    waits = queued("train-worker-2")
+    waits["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    said = {"uid-train-worker-2": workload("no quota left")}
+    told = tell(facts(pods=(launcher(), pod("train-worker-0"), pod("train-worker-1"), waits), pod_workloads=said))
+    (line,) = [happening for happening in told if happening.teller is Teller.QUEUE]
+    assert (line.about, line.what) == ("train-worker-2", "queued: queue research: no quota left")
+    assert line.unix == 1767225600.0

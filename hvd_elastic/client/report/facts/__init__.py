@@ -1,0 +1,1 @@
+"""What `status` and its like look up besides the job and its pods."""
