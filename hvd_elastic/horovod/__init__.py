@@ -2,5 +2,5 @@
 
 Where to change what:
 
-- Horovod itself: `patches/`, whose README says how; what is different without a patch is listed in docs/training.md.
+- Horovod itself: `patches/`, whose README says how, and what is different without each patch.
 """

@@ -1,4 +1,4 @@
-"""docs/launcher.md describes every module, and none that does not exist."""
+"""The launcher's README describes every module, and none that does not exist."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import hvd_elastic.launcher
 
 PACKAGE = Path(hvd_elastic.launcher.__file__).parent
-PAGE = PACKAGE.parents[1] / "docs" / "launcher.md"
+PAGE = PACKAGE / "README.md"
 
 
 def test_the_page_has_a_line_for_every_module() -> None:

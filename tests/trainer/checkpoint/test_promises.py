@@ -1,4 +1,4 @@
-"""The page's table of what each store promises: every cell has a test that runs against that store."""
+"""The README's table of what each store promises: every cell has a test that runs against that store."""
 
 import inspect
 import re
@@ -14,7 +14,7 @@ from tests.trainer.checkpoint.test_cloud_identities import PODS
 from tests.trainer.checkpoint.test_store_faults import CLOUDS
 
 HERE: Final = Path(__file__).parent
-PAGE: Final = Path(__file__).parents[3] / "docs" / "checkpoints.md"
+PAGE: Final = HERE / "README.md"
 COLUMNS: Final = ("s3", "gcs", "azure", "file")
 FIXTURES: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("store", "url"), STORES),
@@ -29,7 +29,7 @@ FIXTURES: Final[Mapping[str, tuple[str, ...]]] = {
 
 def promises() -> Iterator[tuple[str, dict[str, str], list[str]]]:
     """Each promise, its cell for each store, and the tests that are named."""
-    section = PAGE.read_text(encoding="utf-8").partition("### What each store promises\n")[2].partition("\n#")[0]
+    section = PAGE.read_text(encoding="utf-8").partition("## What each store promises\n")[2].partition("\n#")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     for promise, *cells, named in rows[2:]:
         stores = dict(zip(COLUMNS, map(str.strip, cells), strict=True))
