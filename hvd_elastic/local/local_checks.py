@@ -127,7 +127,7 @@ def _launcher(spec: JobSpec) -> Iterator[Problem]:
     """What cannot launch a job over torch.distributed."""
     if spec.launcher.kind is not LauncherKind.LAUNCH:
         what = "is Horovod's own launcher: its workers find each other by Horovod alone, not by torch.distributed"
-        yield Problem(path="launcher.kind", value=spec.launcher.kind, what=what, way_out="use launch")
+        yield Problem(path="launcher.kind", value=spec.launcher.kind.value, what=what, way_out="use launch")
 
 
 def _missing_packages(*more: str, engine: Engine) -> Iterator[Problem]:

@@ -106,4 +106,4 @@ def test_every_bad_resize_is_named() -> None:
 def test_horovodrun_launches_no_job_over_torch() -> None:
     spec = read_job(None, {"name": "job", "command": ["python", "-c", "pass"], "launcher": "horovodrun"})
     (problem,) = local_problems(spec, engine=Engine.TORCH)
-    assert str(problem).startswith("launcher.kind: horovodrun is Horovod's own launcher"), problem
+    assert str(problem).startswith("launcher.kind: 'horovodrun': is Horovod's own launcher"), problem

@@ -7,10 +7,11 @@ new world every rank makes the reducer of its objects anew, by the way on which 
 others. That takes milliseconds. Weights and buffers are the State's to send.
 """
 
+import contextlib
 import functools
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.trainer.collectives.engine import EngineError
@@ -21,6 +22,22 @@ if TYPE_CHECKING:
 
 def _always() -> bool:
     return True
+
+
+@contextlib.contextmanager
+def _no_collectives() -> Iterator[None]:
+    """Let a constructor of torch 2.6, which has no `init_sync`, send nothing."""
+    from torch.nn.parallel import distributed
+
+    names = ("_verify_param_shape_across_processes", "_sync_module_states")
+    stock = {name: getattr(distributed, name) for name in names}
+    for name in names:
+        setattr(distributed, name, lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        for name, function in stock.items():
+            setattr(distributed, name, function)
 
 
 class DataParallelModels:
@@ -45,7 +62,11 @@ class DataParallelModels:
         def made(model: "DistributedDataParallel", *args: Any, **kwargs: Any) -> None:
             given = signature.bind(model, *args, **kwargs).arguments
             self._refuse(given)
-            stock_init(**{**given, "self": model, "init_sync": False})
+            if "init_sync" in signature.parameters:
+                stock_init(**{**given, "init_sync": False})
+            else:
+                with _no_collectives():
+                    stock_init(**given)
             self._models.add(model)
             model.register_forward_pre_hook(self._before_forward)
 
