@@ -26,6 +26,7 @@ ENV = os.environ
 LENGTH = int(ENV["LENGTH"])
 
 elastic.init()
+distributed.init_process_group("gloo")  # as a library does, which finds the elastic one
 torch.manual_seed(0)
 dataset = TensorDataset(torch.arange(LENGTH), torch.randn(LENGTH, 16), torch.randn(LENGTH, 1))
 layers = [layer for _ in range(4) for layer in (nn.Linear(16, 16), nn.Tanh())]
@@ -55,6 +56,7 @@ def train(state: elastic.State) -> None:
             optimizer.step()
             optimizer.zero_grad()
             time.sleep(float(ENV["STEP_SECONDS"]))
+            assert (ENV["RANK"], ENV["WORLD_SIZE"]) == (str(distributed.get_rank()), str(distributed.get_world_size()))
             distributed.all_reduce(loss)
             state.commit(taken=taken, loss=(loss / distributed.get_world_size()).item())
             taken, loss = [], torch.zeros(())

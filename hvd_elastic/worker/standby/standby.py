@@ -138,6 +138,8 @@ def _prepare(options: argparse.Namespace) -> None:
                 # The script's own import of torch, the second in this process, has another message.
                 print(f"hvd-elastic: {error_words(error)}", file=sys.stderr, flush=True)  # noqa: T201
         return
+    if _is_torch():  # a script picks its GPU by it before it is in a world
+        os.environ.update(LOCAL_RANK=str(options.slot), LOCAL_WORLD_SIZE=str(options.slots))
     with _out_of_collections():
         for name in PRELOADED_OVER_TORCH if _is_torch() else PRELOADED:
             importlib.import_module(name)

@@ -1,8 +1,10 @@
 """A world of threads promises what Horovod's promises: the same cases are run on both."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -36,11 +38,12 @@ def test_horovods_world_of_one(case: Callable[[TrainingWorld], None]) -> None:
 @pytest.mark.parametrize("case", world_cases.CASES, ids=lambda case: case.__name__)
 def test_torchs_world_of_one(case: Callable[[TrainingWorld], None]) -> None:
     alone = TorchTrainingWorld()
-    alone.init()
-    try:
-        case(alone)
-    finally:
-        alone.shutdown()
+    with mock.patch.dict(os.environ):  # it leaves torchrun's variables there
+        alone.init()
+        try:
+            case(alone)
+        finally:
+            alone.shutdown()
 
 
 @pytest.mark.process

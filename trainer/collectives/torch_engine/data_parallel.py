@@ -75,10 +75,13 @@ class DataParallelModels:
     def enter_world(self) -> None:
         """Have all of them average over the new world."""
         from torch import distributed
+        from torch._C._distributed_c10d import _register_comm_hook
 
         for model in self._models:
             model.process_group = distributed.distributed_c10d._get_default_group()
             model.__setstate__(model.__getstate__())  # type: ignore[no-untyped-call]
+            for hook, state in model._comm_hooks:  # they were the old reducer's
+                _register_comm_hook(model.reducer, state, hook)
 
     def split_steps(self, is_last: Callable[[], bool] | None) -> None:
         """Average in the last backward pass of each step alone. `is_last`: the micro-batch at hand is a step's last.

@@ -6,14 +6,16 @@ network's round trip more, which only the trainer's own operations pay: Distribu
 """
 
 import contextlib
+import functools
 import hashlib
 import math
 import os
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from hvd_elastic.mpijob.contract import ENV_JOB
 from hvd_elastic.trainer.collectives.torch_engine import data_parallel
 from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, UnformedWorldError
 
@@ -45,6 +47,10 @@ class TorchTrainingWorld:
         self._open_store: OpenStore | None = None
         self._first: Callable[[Callable[[], None]], None] | None = None
         self._has_begun = False
+        self._worlds = 0
+        """That this process has formed, or tried to."""
+        self._init_process_group: Callable[..., None] = _nothing_yet
+        """torch's own."""
         self._left: Any = None
         """The group of the world before. It ends only when its sockets are cut: its threads may still wait in it."""
 
@@ -52,7 +58,20 @@ class TorchTrainingWorld:
         """Have the first `init` call `first`, with what forms a world. A second call does nothing."""
         if self._first is None and not self._has_begun:
             self._first, self._open_store = first, open_store
+            self._take_scripts_groups()
             data_parallel.THIS_PROCESS.install()
+
+    def _take_scripts_groups(self) -> None:
+        """Have `init_process_group` of a script, or of a library, give it this world."""
+        from torch import distributed
+
+        stock = self._init_process_group = distributed.init_process_group
+
+        @functools.wraps(stock)
+        def init_process_group(*_: Any, **__: Any) -> None:
+            self.init()
+
+        distributed.init_process_group = distributed.distributed_c10d.init_process_group = init_process_group
 
     def init(self) -> None:
         if self.is_initialized():
@@ -70,11 +89,15 @@ class TorchTrainingWorld:
         from torch._C._distributed_c10d import HashStore
 
         self._left = None
+        if self._init_process_group is _nothing_yet:
+            self._init_process_group = distributed.init_process_group
         if interface := os.environ.get("HOROVOD_GLOO_IFACE"):
             os.environ["GLOO_SOCKET_IFNAME"] = interface
         is_alone = self._open_store is None or "HOROVOD_GLOO_RENDEZVOUS_ADDR" not in os.environ
+        os.environ.update(torchrun_variables(os.environ, restarts=self._worlds))
+        self._worlds += 1
         try:
-            distributed.init_process_group(
+            self._init_process_group(
                 "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
                 store=HashStore() if is_alone or self._open_store is None else self._open_store(),
                 rank=0 if is_alone else _number("RANK"),
@@ -275,6 +298,32 @@ class TorchTrainingWorld:
         if differ:
             raise HorovodInternalError(f"rank {self.rank()} calls {words}, and ranks {differ} call something else")
         return [int(each[1]) for each in told]
+
+
+def torchrun_variables(environment: Mapping[str, str], *, restarts: int) -> dict[str, str]:
+    """Return what `torchrun` tells a script, of the world that this process is about to form.
+
+    `environment`: has the launcher's answer (`world/place.py`), or nothing of a launcher. `restarts`: worlds before.
+    """
+
+    def told(name: str, default: str) -> str:
+        return environment.get(f"HOROVOD_{name}", default)
+
+    return {
+        "RANK": told("RANK", "0"),
+        "WORLD_SIZE": told("SIZE", "1"),
+        "LOCAL_RANK": told("LOCAL_RANK", "0"),
+        "LOCAL_WORLD_SIZE": told("LOCAL_SIZE", "1"),
+        "GROUP_RANK": told("CROSS_RANK", "0"),
+        "MASTER_ADDR": told("GLOO_RENDEZVOUS_ADDR", "127.0.0.1").strip("[]"),
+        "MASTER_PORT": told("GLOO_RENDEZVOUS_PORT", "0"),
+        "TORCHELASTIC_RUN_ID": environment.get(ENV_JOB, "local"),
+        "TORCHELASTIC_RESTART_COUNT": str(restarts),
+    }
+
+
+def _nothing_yet(*_: object, **__: object) -> None:
+    """Stand for torch's function until torch is imported."""
 
 
 def _begin(operation: "Callable[[], Any]") -> Callable[[], None]:
