@@ -19,7 +19,7 @@ from hvd_elastic.mpijob.contract import ENV_ENGINE, Engine
 )
 @click.option(
     "--engine",
-    type=click.Choice(list(Engine)),
+    type=click.Choice([engine.value for engine in Engine]),
     default=Engine.HOROVOD.value,
     envvar=ENV_ENGINE,
     show_default=True,

@@ -143,8 +143,9 @@ def _prepare(options: argparse.Namespace) -> None:
     with _out_of_collections():
         for name in PRELOADED_OVER_TORCH if _is_torch() else PRELOADED:
             importlib.import_module(name)
-        if not _defer_compiler():
-            # The other workers would wait for the first optimizer, which comes after `hvd.init()`.
+        if _is_torch() or not _defer_compiler():
+            # The other workers would wait for the first optimizer, which comes after `hvd.init()`; over torch for
+            # DistributedDataParallel, whose constructor asks the compiler for its mode.
             importlib.import_module(COMPILER)
     alone = (options.slot, options.slots) if options.mode is Standby.SOLO else None
     _install(Channel(options.channel).wait, solo=alone)
