@@ -3,6 +3,7 @@
 import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,21 +50,21 @@ def test_one_ddp_object_lives_through_growth_a_kill_and_a_shrink(tmp_path: Path,
         job.trains(2)
         assert job.ends(600) == 0, job.said()
 
-        steps: dict[int, list[dict[str, object]]] = {}
-        for event in job.events("step"):  # a step taken again replaces the one that was undone
+        steps: dict[int, list[dict[str, Any]]] = {}
+        for event in sorted(job.written("took"), key=lambda each: each["time"]):
             told = steps.setdefault(event["step"], [])
-            if told and told[0]["size"] != event["size"]:
+            if told and told[0]["size"] != event["size"]:  # it was undone, and is taken again
                 told.clear()
             told.append(event)
-        seen: dict[object, Counter[int]] = {}
+        seen: dict[int, Counter[int]] = {}
         for told in steps.values():
             for event in told:
-                seen.setdefault(event["epoch"], Counter()).update(event["taken"])  # type: ignore[call-overload]
+                seen.setdefault(event["epoch"], Counter()).update(event["samples"])
         assert seen == {epoch: Counter(range(LENGTH)) for epoch in range(9)}
-        alone = {event["step"]: event["loss"] for event in undisturbed.events("step")}
-        assert set(steps) == set(alone)
-        for step, told in steps.items():
-            assert told[0]["loss"] == pytest.approx(alone[step], abs=1e-4), step
+        losses, alone = ({event["step"]: event["loss"] for event in each.events("step")} for each in (job, undisturbed))
+        assert set(steps) == set(losses) == set(alone)
+        for step, loss in losses.items():
+            assert loss == pytest.approx(alone[step], abs=1e-4), step
         ends = job.written("end")
         (reference,) = undisturbed.written("end")
         assert [end["sum"] for end in ends] == [pytest.approx(reference["sum"], abs=1e-3)] * len(ends)

@@ -1,7 +1,7 @@
 """A script for torch.distributed as a researcher writes it: DistributedDataParallel of several buckets, and no Horovod.
 
-What tests vary comes from the environment. For the tests it also logs, per step, which samples it took and the loss
-over the whole step.
+What tests vary comes from the environment. For the tests it also logs, per step, which samples it takes, before others
+may count them as trained on, and the loss over the whole step.
 """
 
 import json
@@ -53,12 +53,14 @@ def train(state: elastic.State) -> None:
             taken += numbers.tolist() if state.weight else []
             if state.accumulating:
                 continue
+            place = {"step": state.step_count + 1, "size": distributed.get_world_size(), "epoch": state.epoch}
+            log.write(json.dumps({"took": {**place, "time": time.time(), "samples": taken}}) + "\n")
             optimizer.step()
             optimizer.zero_grad()
             time.sleep(float(ENV["STEP_SECONDS"]))
             assert (ENV["RANK"], ENV["WORLD_SIZE"]) == (str(distributed.get_rank()), str(distributed.get_world_size()))
             distributed.all_reduce(loss)
-            state.commit(taken=taken, loss=(loss / distributed.get_world_size()).item())
+            state.commit(loss=(loss / distributed.get_world_size()).item())
             taken, loss = [], torch.zeros(())
     total = sum(weights.detach().double().sum().item() for weights in model.parameters())
     log.write(json.dumps({"end": {"sum": total, "rank": distributed.get_rank()}}) + "\n")
