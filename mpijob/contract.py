@@ -205,6 +205,9 @@ ENV_LEARNING_RATE: Final = "HVD_ELASTIC_LEARNING_RATE"
 ENV_REPLICAS: Final = "HVD_ELASTIC_REPLICAS"
 """What happens when workers that should be alike differ: `stop` (default), `warn` or `off`."""
 
+ENV_ENGINE: Final = "HVD_ELASTIC_ENGINE"
+"""What the ranks of a world speak to each other with: a value of Engine. Default `horovod`."""
+
 ENV_LOG_FORMAT: Final = "HVD_ELASTIC_LOG_FORMAT"
 """`text` (default) or `json`."""
 
@@ -241,6 +244,14 @@ class Standby(StrEnum):
     set-up after `hvd.init()`, but the script sees rank 0 and size 1 until then."""
     OFF = "off"
     """No standby: the launcher's command starts the script."""
+
+
+class Engine(StrEnum):
+    """Values of ENV_ENGINE."""
+
+    HOROVOD = "horovod"
+    TORCH = "torch"
+    """torch.distributed. Nothing imports Horovod then."""
 
 
 class CompilerImport(StrEnum):
@@ -437,6 +448,14 @@ class WorkerState(StrEnum):
 
 
 # --- The rendezvous server of `hvd-elastic launch` -------------------------------------------------------------------
+
+PLACE_SCOPE: Final = "rank_and_size"
+"""GET /rank_and_size/HOST:LOCAL_RANK (`horovod/runner/elastic/rendezvous.py`): the process's place in the next
+world. It also marks the process as READY. One that asks twice in one round counts twice, so the question is never
+repeated."""
+
+ADDRESSES_SCOPE: Final = "worker_addresses"
+"""PUT /worker_addresses/HOST:LOCAL_RANK (the same): where the process listens for host updates."""
 
 JOIN_SCOPE: Final = "join"
 """GET /join/HOST:LOCAL_RANK, before every `hvd.init()`: the join barrier. Answers are values of JoinAnswer; 404 means a

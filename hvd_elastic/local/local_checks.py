@@ -13,7 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 from hvd_elastic.horovod.wheel_build import is_installed
 from hvd_elastic.local.local_environment import local_environment
-from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.contract import Engine
+from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 from hvd_elastic.trainer.elastic.world.host_name import lookup_error
@@ -22,14 +23,17 @@ from hvd_elastic.worker.standby.program import Program, read_python_arguments
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-def local_problems(spec: JobSpec) -> list[Problem]:
-    """Everything that `spec` needs and this machine lacks."""
-    return [*_current_folder()] or [*_program(spec), *_folders(spec), *_host_name(), *_missing_packages()]
+def local_problems(spec: JobSpec, *, engine: Engine = Engine.HOROVOD) -> list[Problem]:
+    """Everything that `spec` needs over this engine and this machine lacks."""
+    if current_folder := [*_current_folder()]:
+        return current_folder
+    of_engine = [*_launcher(spec)] if engine is Engine.TORCH else [*_host_name()]
+    return [*_program(spec), *_folders(spec), *of_engine, *_missing_packages(engine=engine)]
 
 
 def check_packages(*more: str) -> None:
     """Raises InvalidInputError with what is not installed of the training packages and `more` (of the extra `demo`)."""
-    if problems := list(_missing_packages(*more)):
+    if problems := list(_missing_packages(*more, engine=Engine.HOROVOD)):
         raise InvalidInputError(problems)
 
 
@@ -119,10 +123,17 @@ def write_error(folder: Path) -> str:
     return ""
 
 
-def _missing_packages(*more: str) -> Iterator[Problem]:
+def _launcher(spec: JobSpec) -> Iterator[Problem]:
+    """What cannot launch a job over torch.distributed."""
+    if spec.launcher.kind is not LauncherKind.LAUNCH:
+        what = "is Horovod's own launcher: its workers find each other by Horovod alone, not by torch.distributed"
+        yield Problem(path="launcher.kind", value=spec.launcher.kind.value, what=what, way_out="use launch")
+
+
+def _missing_packages(*more: str, engine: Engine) -> Iterator[Problem]:
     if find_spec("torch") is None:
         yield Problem(path="torch", value=None, what="is not installed", way_out="pip install 'hvd-elastic[train]'")
-    elif not is_installed():
+    elif engine is Engine.HOROVOD and not is_installed():
         yield Problem(path="horovod", value=None, what="is not installed", way_out="hvd-elastic install-horovod")
     for name in more:
         if find_spec(name) is None:

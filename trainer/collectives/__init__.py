@@ -1,16 +1,18 @@
-"""Horovod, as the other rooms of the trainer know it: the only room that imports it.
+"""The engine, as the other rooms of the trainer know it: Horovod, or torch.distributed. The only room that imports it.
 
-`HOROVOD` in `horovod_functions.py` is the world of this process. Whoever can take a world as an argument takes a
+`WORLD` in `this_world.py` is the world of this process. Whoever can take a world as an argument takes a
 `TrainingWorld`, so that its tests need no processes.
 
 Where to change what:
 
-- another operation between ranks: `TrainingWorld` in `training_world.py`, over Horovod in `horovod_functions.py`, and
-  over threads, for tests, in `testbed/thread_world.py`.
+- another operation between ranks: `TrainingWorld` in `training_world.py`, over Horovod in `horovod_functions.py`, over
+  torch.distributed in `torch_engine/torch_world.py`, and over threads, for tests, in `testbed/thread_world.py`.
+- which engine: `engine.py`. What it has of its own beside the operations: `torch_engine/`.
 - what all ranks do as soon as one has reason to: `any_rank.py`.
 - an exception of Horovod that scripts catch: `errors.py`; a class of it that ours extends, makes or looks for:
-  `horovod_classes.py`.
-- what is known of, or done to, the optimizers that Horovod makes: `distributed_optimizer.py`.
+  `horovod_classes.py`, and what stands in its place: `torch_engine/torch_classes.py`.
+- what is known of, or done to, the optimizers that Horovod makes: `distributed_optimizer.py`; to
+  DistributedDataParallel: `torch_engine/data_parallel.py`.
 - what is replaced in the imported Horovod: functions that scripts call: `replaced_functions.py`, by what
   `trainer/elastic/horovod_patches.py` says; how a worker registers for host updates: `notifications.py`; its wait for
   an operation, watched for stalls: `collective_calls.py`; which dtypes its operations take: `wire_dtypes.py`.

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWorld
 
 _NAME: Final = "hvd_elastic.any_rank"
 
 
-def any_rank(answer: object, *, world: TrainingWorld = HOROVOD) -> bool:
+def any_rank(answer: object, *, world: TrainingWorld = WORLD) -> bool:
     """Return whether any worker's answer is true: the same on every worker.
 
     For what all must do together as soon as one of them has reason to, such as to leave out a step whose loss is not

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
+
 NAMED: Final = {
     "_allreduce_async": "allreduce",
     "_grouped_allreduce_async": "grouped_allreduce",
@@ -60,7 +62,9 @@ class CollectiveCalls:
         self._handle: int | None = None
 
     def install(self) -> None:
-        """Wrap Horovod's functions. A second call does nothing."""
+        """Wrap Horovod's functions. A second call does nothing. Over torch.distributed nothing is watched yet."""
+        if IS_TORCH:
+            return
         from horovod.torch import mpi_ops
 
         library = mpi_ops.mpi_lib

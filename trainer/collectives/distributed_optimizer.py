@@ -4,7 +4,10 @@ For any other optimizer the answer is no, and nothing is done.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
+
+from hvd_elastic.trainer.collectives.torch_engine import data_parallel
 
 
 def is_wrapped(optimizer: object) -> bool:
@@ -14,9 +17,11 @@ def is_wrapped(optimizer: object) -> bool:
 
 def sums_gradients(optimizer: object) -> bool:
     """Whether it adds the workers' gradients up (`op=hvd.Sum`), where others take their mean."""
+    if not is_wrapped(optimizer):
+        return False
     from horovod.torch import Sum
 
-    return is_wrapped(optimizer) and getattr(optimizer, "op", None) == Sum
+    return bool(getattr(optimizer, "op", None) == Sum)
 
 
 def holds_gradients(optimizer: object) -> bool:
@@ -29,6 +34,14 @@ def set_backward_passes(optimizer: object, passes: int) -> None:
     set_passes = getattr(optimizer, "set_backward_passes_per_step", None)
     if set_passes is not None:
         set_passes(passes)
+
+
+def split_steps(is_last: Callable[[], bool] | None) -> None:
+    """Have DistributedDataParallel average once a step, of which the passes that follow are parts; None: each is one.
+
+    `is_last`: whether the pass at hand is the last of its step. Horovod's optimizers: `set_backward_passes`.
+    """
+    data_parallel.THIS_PROCESS.split_steps(is_last)
 
 
 def forget_averaging(optimizer: Any) -> None:

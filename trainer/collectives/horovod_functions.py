@@ -1,4 +1,4 @@
-"""The world of this process, by Horovod's functions.
+"""A world by Horovod's functions.
 
 Each call looks its function up in `horovod.torch`: some are replaced there, by us (`replaced_functions`) and by others.
 Importing this module imports neither Horovod nor torch.
@@ -6,7 +6,7 @@ Importing this module imports neither Horovod nor torch.
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, TrainingWorld
+from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, UnformedWorldError
 
 if TYPE_CHECKING:
     import torch
@@ -79,14 +79,13 @@ class HorovodTrainingWorld:
         gathered: list[T] = _horovod().allgather_object(value, name=name)
         return gathered
 
-
-HOROVOD: Final[TrainingWorld] = HorovodTrainingWorld()
-"""Horovod's world is global to its process."""
+    def is_loss(self, _error: Exception) -> bool:
+        return False  # Horovod says it by its own exception, in every operation
 
 
 def is_init_failure(error: ValueError) -> bool:
-    """Whether Horovod's `init` has raised it because a member of the world was lost before the world was formed."""
-    return str(error).startswith(_INIT_FAILED)
+    """Whether `init` has raised it because a member of the world was lost before the world was formed."""
+    return isinstance(error, UnformedWorldError) or str(error).startswith(_INIT_FAILED)
 
 
 def _horovod() -> Any:

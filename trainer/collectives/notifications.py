@@ -1,8 +1,11 @@
-"""Host updates from the launcher, as Horovod's notification service receives them in a thread of its own."""
+"""Host updates from the launcher, as Horovod's notification service receives them in a thread of its own, or ours."""
 
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
+
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
+from hvd_elastic.trainer.collectives.torch_engine import notification_service
 
 PutBytes = Callable[[str, int, str, str, bytes], None]
 """Sends the launcher a value: its address and port, scope and key, and the value. Raises RuntimeError."""
@@ -21,6 +24,9 @@ def start(put_bytes: PutBytes) -> None:
         RuntimeError: the launcher does not take the registration.
         OSError: the service finds no port.
     """
+    if IS_TORCH:
+        notification_service.THIS_PROCESS.start(put_bytes)
+        return
     from horovod.common.elastic import notification_manager
     from horovod.runner.elastic import worker
 
@@ -34,6 +40,10 @@ def start(put_bytes: PutBytes) -> None:
 @contextlib.contextmanager
 def listening(listener: HostUpdateListener) -> Iterator[None]:
     """Tell the listener of host updates."""
+    if IS_TORCH:
+        with notification_service.THIS_PROCESS.listening(listener):
+            yield
+        return
     from horovod.common.elastic import notification_manager
 
     notification_manager.register_listener(listener)
@@ -45,6 +55,8 @@ def listening(listener: HostUpdateListener) -> Iterator[None]:
 
 def any_update() -> Any:
     """Return the update that may have added hosts and removed others."""
+    if IS_TORCH:
+        return notification_service.MIXED
     from horovod.runner.elastic.worker import HostUpdateResult
 
     return HostUpdateResult.mixed

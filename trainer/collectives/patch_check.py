@@ -8,7 +8,8 @@ from typing import Final
 
 from hvd_elastic.horovod.patch_set import installed_patches, missing_patches
 from hvd_elastic.mpijob.contract import Exit
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
+from hvd_elastic.trainer.collectives.this_world import WORLD
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ def check_address() -> None:
         SystemExit: `Exit.SCRIPT_MISTAKE`.
     """
     address = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "")
-    if address.startswith("[") and _IPV6_PATCH not in installed_patches():
+    if not IS_TORCH and address.startswith("[") and _IPV6_PATCH not in installed_patches():
         print(  # noqa: T201
             f"hvd-elastic: the launcher is at {address}, and this Horovod knows IPv4 alone: build it by"
             " `hvd-elastic install-horovod`, or use pods that have an IPv4 address.",
@@ -37,9 +38,9 @@ def check_address() -> None:
 @functools.cache
 def warn_of_missing_patches() -> None:
     """Say on rank 0, the first time, which patches of `hvd-elastic install-horovod` this Horovod lacks."""
-    missing = missing_patches()
+    missing = () if IS_TORCH else missing_patches()
     if not missing:
         return
-    if HOROVOD.is_initialized() and HOROVOD.rank() == 0:
+    if WORLD.is_initialized() and WORLD.rank() == 0:
         different = "; ".join(f"{patch.without} ({patch.name})" for patch in missing)
         logger.warning("this Horovod was not built by `hvd-elastic install-horovod`, so: %s", different)

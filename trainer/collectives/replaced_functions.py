@@ -1,22 +1,35 @@
 """Horovod's functions that scripts call, replaced in the imported modules. The caller says by what.
 
+Over torch.distributed only the way into the world is taken; a script calls torch's functions as they are.
+
 `hvd_elastic.horovod.patch_set` is another thing: it changes Horovod's source before it is compiled.
 """
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
+from hvd_elastic.trainer.collectives.this_world import TORCH
+from hvd_elastic.trainer.collectives.torch_engine.torch_world import OpenStore
 
-def replace_init(*, first: Callable[[Callable[[], None]], None], before_each: Callable[[], None]) -> None:
-    """Replace `hvd.init`. A second call does nothing, so the first caller decides.
+
+def replace_init(
+    *, first: Callable[[Callable[[], None]], None], before_each: Callable[[], None], open_store: OpenStore
+) -> None:
+    """Replace `hvd.init`, or say how torch's first group is made. A second call does nothing: the first caller decides.
 
     Args:
         first: called in place of the script's first `init`, with Horovod's own; not where Horovod is initialized by
             then.
         before_each: called before each of Horovod's own.
+        open_store: opens what torch's processes find each other in. Horovod has its own.
     """
+    if IS_TORCH:
+        TORCH.begin_with(first, open_store)
+        return
     import horovod.torch as hvd
 
     stock_init = hvd.init
@@ -40,6 +53,8 @@ def replace_init(*, first: Callable[[Callable[[], None]], None], before_each: Ca
 
 def replace_run(run: Callable[..., Any]) -> None:
     """Replace `hvd.elastic.run`."""
+    if IS_TORCH:
+        return
     import horovod.torch.elastic as stock
 
     stock.run = run
@@ -47,6 +62,8 @@ def replace_run(run: Callable[..., Any]) -> None:
 
 def replace_join(join: Callable[..., Any]) -> Callable[[], None]:
     """Have `hvd.join()`, however a script has imported it, call `join`, until what is returned is called."""
+    if IS_TORCH:
+        return lambda: None
     from horovod.torch import mpi_ops
 
     library = mpi_ops.mpi_lib
@@ -68,6 +85,8 @@ def check_wrapped_optimizers(check: Callable[[Any, list[Any], bool], None]) -> N
         check: gets the optimizer that is being made, what it is made from (parameters or their groups), and whether
             it asks for Adasum where Horovod has none (it has it over MPI).
     """
+    if IS_TORCH:
+        return
     from horovod.torch import optimizer as module
 
     for wrapper in (module._DistributedOptimizer, module._DistributedAdasumOptimizer):
@@ -99,6 +118,9 @@ def _checked_init(
 
 def replace_local_numbers(*, local_rank: int, local_size: int) -> Callable[[], None]:
     """Have `hvd.local_rank()` and `hvd.local_size()` return these, until what is returned is called."""
+    if IS_TORCH:  # whose world reads them here; a launcher's environment takes their place
+        os.environ.update(HOROVOD_LOCAL_RANK=str(local_rank), HOROVOD_LOCAL_SIZE=str(local_size))
+        return lambda: None
     import horovod.torch as hvd
 
     answers = {"local_rank": local_rank, "local_size": local_size}

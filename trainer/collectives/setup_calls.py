@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from hvd_elastic.trainer.collectives.collective_calls import NAMED
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWorld
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ class SetupCalls:
 
     def begin(self, refuse: Refuse) -> None:
         """Replace Horovod's functions until `end`: keep what they return, or return what is known."""
+        if IS_TORCH:  # a script calls nothing of the kind before its training function
+            return
         from horovod.torch import functions, mpi_ops
 
         library = mpi_ops.mpi_lib

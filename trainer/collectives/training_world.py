@@ -25,6 +25,10 @@ class ReduceOp(StrEnum):
     MAX = "Max"
 
 
+class UnformedWorldError(ValueError):
+    """A member of a world was lost before the world was formed."""
+
+
 class TrainingWorld(Protocol):
     """A world as one of its ranks sees it.
 
@@ -89,3 +93,6 @@ class TrainingWorld(Protocol):
 
     def allgather_object(self, value: T, *, name: str) -> list[T]:
         """Return the values of all ranks in their order. They are pickled."""
+
+    def is_loss(self, error: Exception) -> bool:
+        """Whether an error of the script's own operations, which this protocol does not see, means a lost rank."""

@@ -12,6 +12,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
+
 if TYPE_CHECKING:
     import torch
 
@@ -31,6 +33,8 @@ _Begin = Callable[..., int]
 
 def install() -> None:
     """Add the functions to Horovod's extension. A second call does nothing."""
+    if IS_TORCH:  # `torch_world` converts itself
+        return
     from horovod.torch import mpi_ops
 
     library = mpi_ops.mpi_lib

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hvd_elastic.system.plain_words import count_words
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.data.batch_policy import BatchError
 from hvd_elastic.trainer.data.certified_pass import SampleHash
@@ -27,7 +27,7 @@ from hvd_elastic.trainer.data.sampler import MicroBatch, SampleOrder
 class Batches:
     """Yields batches and moves the position in the data."""
 
-    def __init__(self, world: TrainingWorld = HOROVOD) -> None:
+    def __init__(self, world: TrainingWorld = WORLD) -> None:
         self._world = world
         self.account = EpochAccount(EpochPosition())
         self.hints = LoopHints()

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 
 from hvd_elastic.system.plain_words import count_words
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.data.batch_policy import BatchError
 from hvd_elastic.trainer.data.progress import Cursor
@@ -40,7 +40,7 @@ class Report:
 
 
 def check_order(
-    order: KnownOrder | None, cursor: Cursor, *, name: str, what: str, way_out: str, world: TrainingWorld = HOROVOD
+    order: KnownOrder | None, cursor: Cursor, *, name: str, what: str, way_out: str, world: TrainingWorld = WORLD
 ) -> None:
     """Note the order in the cursor of a pass that begins, and compare it. A collective operation if there is one.
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.elastic.world import rendezvous_client
 
@@ -90,7 +90,7 @@ def is_stale(taken: SamplerShare, *, built: SamplerShare | None, worker: Sampler
 class SamplerWatch:
     """Watches the samplers of one process."""
 
-    def __init__(self, world: TrainingWorld = HOROVOD) -> None:
+    def __init__(self, world: TrainingWorld = WORLD) -> None:
         self._world = world
         self._state: object = None
         """The state that is trained now; None before and after that."""

@@ -8,7 +8,7 @@ What is looked at where it is made: `hvd.DistributedOptimizer`; and where it is 
 
 from collections.abc import Callable
 
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.elastic import distributed_samplers
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.mistakes import refused_optimizers
@@ -29,4 +29,4 @@ def install(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] | N
 def init() -> None:
     """Patch Horovod and call its `init()`, which does nothing if Horovod is initialized already."""
     install()
-    HOROVOD.init()
+    WORLD.init()

@@ -7,11 +7,11 @@ before its training function is kept for those that join (`setup_calls`).
 
 import threading
 from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from hvd_elastic.trainer.collectives import patch_check, setup_calls, wire_dtypes
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_init
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic.mistakes import script_mistake
 from hvd_elastic.trainer.elastic.stalls import stall_watch
@@ -19,6 +19,9 @@ from hvd_elastic.trainer.elastic.world import rendezvous_client, world_membershi
 from hvd_elastic.trainer.elastic.world.host_name import check_host_name
 from hvd_elastic.trainer.elastic.world.standby_gate import StandbyGate
 from hvd_elastic.trainer.telemetry.code_places import place_of
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 
 def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] | None = None) -> None:
@@ -49,7 +52,13 @@ def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] 
         patch_check.warn_of_missing_patches()
 
     wire_dtypes.install()
-    replace_init(first=first, before_each=_check_network)
+    replace_init(first=first, before_each=_check_network, open_store=_open_store)
+
+
+def _open_store() -> "Store":
+    from hvd_elastic.trainer.elastic.world import rendezvous_store
+
+    return rendezvous_store.open_store()
 
 
 def _check_network() -> None:
@@ -65,11 +74,11 @@ def enter_world() -> None:
     """
     _watch()
     if rendezvous_client.launched():
-        setup_calls.THIS_PROCESS.meet(HOROVOD)
+        setup_calls.THIS_PROCESS.meet(WORLD)
 
 
 def _watch() -> None:
-    stall_watch.THIS_PROCESS.enter_world(HOROVOD.rank(), HOROVOD.size())
+    stall_watch.THIS_PROCESS.enter_world(WORLD.rank(), WORLD.size())
 
 
 def _refuse(mistake: str) -> NoReturn:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from hvd_elastic.system.plain_words import count_words
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.elastic.state_protocol import ElasticState
 from hvd_elastic.trainer.telemetry import events
@@ -23,7 +23,7 @@ class ResetTimer:
     """
 
     def __init__(
-        self, state: ElasticState, clock: Callable[[], float] = time.monotonic, *, world: TrainingWorld = HOROVOD
+        self, state: ElasticState, clock: Callable[[], float] = time.monotonic, *, world: TrainingWorld = WORLD
     ) -> None:
         self._state, self._clock, self._world = state, clock, world
         self._since = clock()

@@ -27,8 +27,8 @@ from hvd_elastic.mpijob.contract import (
     HvdElasticError,
 )
 from hvd_elastic.trainer.collectives import patch_check, setup_calls
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_run
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic import (
     departure,
@@ -79,13 +79,13 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
         loader_processes.THIS_PROCESS.install()
-        HOROVOD.init()
-        began_as = HOROVOD.rank()
+        WORLD.init()
+        began_as = WORLD.rank()
         if world_membership.THIS_PROCESS.pass_gate(enter_world):
             patch_check.warn_of_missing_patches()
             state.on_reset()
         setup_calls.THIS_PROCESS.end(lambda: tensors_within(state))
-        if HOROVOD.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
+        if WORLD.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
             script_mistake.leave_if(script_checks.find(state))
             _check_at_commits(state)
             _warn_if_never_stored(state)
@@ -119,8 +119,9 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.PauseCause.HOSTS)
         except (RuntimeError, ConnectionError, EOFError) as error:
+            is_lost = isinstance(error, HorovodInternalError) or WORLD.is_loss(error)
             # A killed loader process is no mistake of the script.
-            if not (isinstance(error, HorovodInternalError) or loader_processes.THIS_PROCESS.is_lost(error)):
+            if not (is_lost or loader_processes.THIS_PROCESS.is_lost(error)):
                 raise
             timer.interrupted(events.PauseCause.FAILURE)
             logger.warning("%s", failure_words(str(error)))
@@ -140,8 +141,8 @@ def _train(state: ElasticState, func: Callable[[], R], timer: ResetTimer) -> R:
             result = func()
         timer.ended()
         return result
-    mark, rank = training_mark.THIS_PROCESS, HOROVOD.rank()
-    mark.enter(rank, HOROVOD.size())
+    mark, rank = training_mark.THIS_PROCESS, WORLD.rank()
+    mark.enter(rank, WORLD.size())
     ended: SystemExit | None = None
     with distributed_samplers.THIS_PROCESS.training(state), _watched_for_stalls():
         try:
@@ -164,7 +165,7 @@ def _train(state: ElasticState, func: Callable[[], R], timer: ResetTimer) -> R:
 
 def _leave_alone(state: DurableState) -> NoReturn:
     """End this process, which was told to, and whose training function has returned. The job goes on without it."""
-    if HOROVOD.size() == 1:  # nobody else holds the state
+    if WORLD.size() == 1:  # nobody else holds the state
         state.end_training()
     logger.info("this worker leaves, because it has received SIGTERM")
     raise Removed
@@ -187,11 +188,11 @@ def _warn_if_never_stored(state: ElasticState) -> None:
         "hvd_elastic.State(model=..., optimizer=..., ...) in its place: it takes the same arguments, and is stored"
     )
     logger.warning("%s", message)
-    events.emit(events.Kind.CHECKPOINT, rank=0, size=HOROVOD.size(), step=0, saved=None, error=message)
+    events.emit(events.Kind.CHECKPOINT, rank=0, size=WORLD.size(), step=0, saved=None, error=message)
 
 
 def _watched_for_stalls() -> contextlib.AbstractContextManager[None]:
-    return stall_watch.THIS_PROCESS.training(HOROVOD.rank(), HOROVOD.size(), HOROVOD.local_rank())
+    return stall_watch.THIS_PROCESS.training(WORLD.rank(), WORLD.size(), WORLD.local_rank())
 
 
 def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) -> None:
@@ -218,7 +219,7 @@ def _tell_of_training(state: ElasticState) -> None:
     figures_file.start(words_of_this_process, lambda line: _tell_launcher(LAST_FIGURES_KEY, line))
     if is_durable(state):
         _tell_launcher(FIGURES_EXPECTED_KEY, "")
-    metrics_server.THIS_PROCESS.start(HOROVOD.local_rank())
+    metrics_server.THIS_PROCESS.start(WORLD.local_rank())
 
 
 def _tell_launcher(key: str, text: str) -> None:
@@ -248,7 +249,7 @@ def _errors_are_the_scripts(began_as: int) -> Iterator[None]:
 
 def _rank_in_world() -> int:
     """-1 where a world could not be formed."""
-    return HOROVOD.rank() if HOROVOD.is_initialized() else -1
+    return WORLD.rank() if WORLD.is_initialized() else -1
 
 
 def _check_at_commits(state: ElasticState) -> None:

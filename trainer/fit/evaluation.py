@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Subset
 
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 
 Measure = Callable[[torch.nn.Module, Any], Mapping[str, torch.Tensor]]
@@ -20,7 +20,7 @@ def evaluate(
     *,
     batch_size: int,
     to_device: Callable[[Any], Any],
-    world: TrainingWorld = HOROVOD,
+    world: TrainingWorld = WORLD,
     **options: Any,
 ) -> dict[str, float]:
     """Return the mean over `dataset` of each value that `measure` returns; empty if the data set is empty.

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_OUTPUT, ENV_TENSORBOARD
 from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.trainer.collectives.horovod_classes import DistributedOptimizer
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
@@ -212,7 +212,7 @@ class Trainer:
         try:
             run(self._train)(self.state)
             outcome = self._outcome()
-            if HOROVOD.rank() == 0:
+            if WORLD.rank() == 0:
                 self._end(outcome)
         finally:
             self._display.close()
@@ -234,7 +234,7 @@ class Trainer:
                 kind=MomentKind.END,
                 step=outcome.steps,
                 epoch=min(self.state.epoch, self._epochs - 1),
-                size=HOROVOD.size(),
+                size=WORLD.size(),
                 metrics=outcome.evaluation,
                 best=outcome.best,
                 why=outcome.why,
@@ -262,18 +262,16 @@ class Trainer:
 
     def _enter_world(self, state: State) -> None:
         """Begin a world on every worker: rank 0 tells what may not have been told."""
-        if self._why_ended() and not self._begun and HOROVOD.rank() == 0:
+        if self._why_ended() and not self._begun and WORLD.rank() == 0:
             say(logger, f"training had ended before this start, at step {self._progress.step}: {self._why_ended()}")
         self._begun = True
         self._display.close()
         self._reporter.begin_world(
             tensorboard=os.environ.get(ENV_TENSORBOARD) or self._reporting.tensorboard, best_files=self._best_files()
         )
-        if HOROVOD.rank() == 0:
+        if WORLD.rank() == 0:
             epoch, best = min(state.epoch, self._epochs - 1), self._reporter.best
-            moment = Moment(
-                kind=MomentKind.RESUME, step=self._progress.step, epoch=epoch, size=HOROVOD.size(), best=best
-            )
+            moment = Moment(kind=MomentKind.RESUME, step=self._progress.step, epoch=epoch, size=WORLD.size(), best=best)
             self._reporter.call(moment)
         self._tell(state, decides=True)
 
@@ -289,7 +287,7 @@ class Trainer:
                 f" or `{name('checkpointing.url')}`, or the job `checkpoint` or `output`"
             )
         known = self._reporter.best_files
-        if known is not None and known.url == url and HOROVOD.rank() == 0:
+        if known is not None and known.url == url and WORLD.rank() == 0:
             return known  # it may hold a file that is not written yet
         return BestFiles(url)
 
@@ -300,7 +298,7 @@ class Trainer:
         """
         decides |= bool(self._progress.facts)
         for fact in self._outbox.take():
-            if HOROVOD.rank() == 0:
+            if WORLD.rank() == 0:
                 self._reporter.tell(fact)
                 self._outbox.mark_told(fact)
         if decides and self._reporting.callbacks:
@@ -317,7 +315,7 @@ class Trainer:
         for batch in state.batches(self._data, **self._batch_options):
             batch_loss = self._backward(batch, state.weight)
             loss = batch_loss if loss is None else loss + batch_loss
-            self._count(samples_in(batch) * HOROVOD.size())
+            self._count(samples_in(batch) * WORLD.size())
             if state.accumulating:
                 continue
             self._mixed_precision.step(self._model, self._optimizer)
@@ -367,10 +365,10 @@ class Trainer:
 
     def _record_step(self, state: State, loss: torch.Tensor) -> None:
         mean = torch.tensor([float(loss)], dtype=torch.float64)
-        if HOROVOD.size() > 1:  # each worker has the weighted loss of its share: this is the mean over the whole step
-            mean = HOROVOD.allreduce(mean, op=ReduceOp.AVERAGE, name="hvd_elastic.loss")
+        if WORLD.size() > 1:  # each worker has the weighted loss of its share: this is the mean over the whole step
+            mean = WORLD.allreduce(mean, op=ReduceOp.AVERAGE, name="hvd_elastic.loss")
         metrics = {"loss": mean.item(), "learning_rate": float(self._optimizer.param_groups[0]["lr"])}
-        self._progress.record(MomentKind.STEP.value, epoch=state.epoch, size=HOROVOD.size(), metrics=metrics)
+        self._progress.record(MomentKind.STEP.value, epoch=state.epoch, size=WORLD.size(), metrics=metrics)
 
     def _evaluate(self, state: State) -> None:
         collate = {
@@ -393,9 +391,9 @@ class Trainer:
             early_stop.note(progress)
         is_best = keep_best is not None and keep_best.note(progress, epoch=state.epoch)
         progress.record(
-            MomentKind.EVALUATION.value, epoch=state.epoch, size=HOROVOD.size(), metrics=means, is_best=is_best
+            MomentKind.EVALUATION.value, epoch=state.epoch, size=WORLD.size(), metrics=means, is_best=is_best
         )
-        if HOROVOD.rank() == 0:
+        if WORLD.rank() == 0:
             self._show(state, means)
 
     def _count(self, samples: int) -> None:
@@ -404,7 +402,7 @@ class Trainer:
 
     def _show_step(self, state: State, loss: torch.Tensor) -> None:
         """Show progress if that is due. Only here is the loss of any step copied from the device."""
-        if HOROVOD.rank() == 0 and self._display.due():
+        if WORLD.rank() == 0 and self._display.due():
             self._show(state, {"loss": float(loss), "learning_rate": float(self._optimizer.param_groups[0]["lr"])})
 
     def _show(self, state: State, values: Mapping[str, float]) -> None:
@@ -412,7 +410,7 @@ class Trainer:
         self._display.show(
             where=f"epoch {state.epoch + 1} of {self._epochs}, step {self._progress.step}",
             part=(samples.seen + samples.uncommitted) / samples.due if samples.due else None,
-            size=HOROVOD.size(),
+            size=WORLD.size(),
             values=values,
         )
 
@@ -438,5 +436,5 @@ def _moved(batch: Any, device: torch.device) -> Any:
 def _default_device() -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    torch.cuda.set_device(HOROVOD.local_rank())
-    return torch.device("cuda", HOROVOD.local_rank())
+    torch.cuda.set_device(WORLD.local_rank())
+    return torch.device("cuda", WORLD.local_rank())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import HvdElasticError
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.sharding.commit_choice import Kept, choose_commit, words_of_loss
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
@@ -49,7 +49,7 @@ class _Copies:
 class CommittedShares:
     """The shares that one process has in its memory besides its own."""
 
-    def __init__(self, world: TrainingWorld = HOROVOD) -> None:
+    def __init__(self, world: TrainingWorld = WORLD) -> None:
         self._world = world
         self._generations: list[_Copies] = []
         self.are_lost = False

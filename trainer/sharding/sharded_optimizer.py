@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.sharding.elementwise import OptimizerClass, ShardingError, require_elementwise
 from hvd_elastic.trainer.sharding.host_shards import copied_to_host, empty_shards, on_host
@@ -107,7 +107,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         of the script's own. The step that follows does not average again.
         """
         with torch.no_grad():
-            if HOROVOD.size() > 1:
+            if WORLD.size() > 1:
                 self._communication.average_gradients()
             self._is_synchronized = True
 
@@ -133,8 +133,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
             numbers = [torch.view_as_real(each) if each.is_complex() else each for each in gradients]
             norms = [torch.linalg.vector_norm(each, dtype=torch.float32).double().cpu() for each in numbers]
             squares = torch.stack(norms).square().sum()
-            if HOROVOD.size() > 1:
-                squares = HOROVOD.allreduce(squares, op=ReduceOp.SUM, name="hvd_elastic.clip")
+            if WORLD.size() > 1:
+                squares = WORLD.allreduce(squares, op=ReduceOp.SUM, name="hvd_elastic.clip")
             norm = squares.sqrt().float()
             factor = (max_norm / (norm + 1e-6)).clamp(max=1.0).item()
             for each in gradients:
@@ -224,7 +224,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         content = OptimizerContent.of(state_dict)
         if content.share != WHOLE:
             world = shares_of(content.share.size)
-            is_root = HOROVOD.rank() == 0
+            is_root = WORLD.rank() == 0
             into = empty_shards(content.shards, self.lengths, WHOLE) if is_root else None
             redistribute(
                 self.lengths,
@@ -236,7 +236,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
                 label="gather",
             )
             content = OptimizerContent(share=WHOLE, shards=into or [], numbers=content.numbers)
-        if HOROVOD.rank() != 0:
+        if WORLD.rank() != 0:
             return None
         state = to_plain(content, self.buckets, self._parameters.shapes)
         return {"state": state, "param_groups": state_dict["param_groups"]}
@@ -253,7 +253,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def _inner_of_this_world(self) -> ShareOptimizer:
         """Return the optimizer of this rank's share, with the state that was staged."""
-        world = Share(rank=HOROVOD.rank(), size=HOROVOD.size())
+        world = Share(rank=WORLD.rank(), size=WORLD.size())
         kept = self._inner.share if self._inner is not None else self.content.share
         if kept == WHOLE != world:  # every rank was given all of it
             self._staged, self._inner = self.content.cut(world, self.buckets), None
@@ -277,7 +277,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def _take_gradients(self) -> list[torch.Tensor]:
         """Return this rank's share of the averaged gradients of each bucket, which no later call returns."""
-        share = Share(rank=HOROVOD.rank(), size=HOROVOD.size())
+        share = Share(rank=WORLD.rank(), size=WORLD.size())
         if self._gradients is not None:
             gradients = self._gradients
         elif self._is_synchronized or share.size == 1:

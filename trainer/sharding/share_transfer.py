@@ -11,7 +11,7 @@ from typing import Final
 
 import torch
 
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.sharding.host_shards import Shards
 from hvd_elastic.trainer.sharding.shares import Holdings, Share, Transfer, plan_transfers, rounds_of
@@ -33,7 +33,7 @@ def redistribute(
     outline: Shards,
     into: Shards | None,
     label: str,
-    world: TrainingWorld = HOROVOD,
+    world: TrainingWorld = WORLD,
 ) -> None:
     """Give each rank the share that it wants. A collective operation.
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import torch
 
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, TrainingWorld
 from hvd_elastic.trainer.sharding.parameter_buckets import ParameterBuckets
 from hvd_elastic.trainer.sharding.share_transfer import IN_FLIGHT
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class StepCommunication:
     """Averages gradients and gathers weights, with a few buckets on their way at a time."""
 
-    def __init__(self, parameters: ParameterBuckets, world: TrainingWorld = HOROVOD) -> None:
+    def __init__(self, parameters: ParameterBuckets, world: TrainingWorld = WORLD) -> None:
         self._parameters, self._world = parameters, world
 
     def average_gradients(self) -> None:

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import torch
 
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWorld
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.telemetry.heartbeat import CheckpointRequest
@@ -33,7 +33,7 @@ def agree(value: T) -> T:
         value: this worker's own answer; anything that can be pickled.
     """
     # In a world of one too: what is agreed on before training is kept for newcomers (collectives/setup_calls.py).
-    return HOROVOD.broadcast_object(value, root=0, name="hvd_elastic.agree")
+    return WORLD.broadcast_object(value, root=0, name="hvd_elastic.agree")
 
 
 class RiskLevel(IntEnum):
@@ -61,7 +61,7 @@ class Agreement:
     compares: bool = False
     """This worker wants all to compare what they hold."""
 
-    def allreduced(self, digest: int = 0, *, world: TrainingWorld = HOROVOD) -> tuple["Agreement", int]:
+    def allreduced(self, digest: int = 0, *, world: TrainingWorld = WORLD) -> tuple["Agreement", int]:
         """Return the maximum of each field over all workers, and the sum of `digest` modulo 2^64: the same on each.
 
         One small allreduce. It counts the workers that say so, because a sum is taken in it: a digest goes in two
@@ -111,7 +111,7 @@ class RequestedSaves:
     @property
     def risk(self) -> RiskLevel:
         """What the pod of this worker asks for. One worker of each pod speaks for it."""
-        if HOROVOD.local_rank() != 0 or not self._request.pending():
+        if WORLD.local_rank() != 0 or not self._request.pending():
             return RiskLevel.NONE
         return RiskLevel.POD if departure.announced() else RiskLevel.JOB
 
@@ -120,4 +120,4 @@ class RequestedSaves:
 
     def take(self) -> str:
         """Remove the request, which is being met. Returns its reason."""
-        return (self._request.take() if HOROVOD.local_rank() == 0 else "") or "request"
+        return (self._request.take() if WORLD.local_rank() == 0 else "") or "request"

@@ -12,7 +12,7 @@ from typing import Final
 
 import torch
 
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.state.state_tree import Path, TensorKind, Tree, is_dense, leaves, raw_bytes, rebuild
 
@@ -39,7 +39,7 @@ class TensorSpec:
         return TensorSpec.of(tensor) == self
 
 
-def broadcast(tree: Tree, root: int, *, into: Mapping[Path, torch.Tensor], world: TrainingWorld = HOROVOD) -> Tree:
+def broadcast(tree: Tree, root: int, *, into: Mapping[Path, torch.Tensor], world: TrainingWorld = WORLD) -> Tree:
     """Return the root's tree on every rank.
 
     Args:

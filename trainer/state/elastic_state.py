@@ -12,7 +12,7 @@ import torch
 
 from hvd_elastic.trainer.collectives.errors import HostsUpdatedInterrupt
 from hvd_elastic.trainer.collectives.horovod_classes import TorchState, init_torch_state
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.progress import Progress
@@ -231,7 +231,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """
         swallowed_interrupt.THIS_PROCESS.taken()
         # Before the first collective operation, and so before the new rank 0 becomes the writer.
-        if HOROVOD.rank() != 0:
+        if WORLD.rank() != 0:
             self._durable.close()
         self._commits.resume()
         self._memory.wait()
@@ -241,11 +241,11 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         own = self._commits.step + 1 if self._commits.last is not None else 0
         if own:  # the micro-batches of an unfinished step are taken again, by all workers of the new world
             self._present.drop_gradients()
-        everyone = HOROVOD.allgather(torch.tensor([own], dtype=torch.int64), name="hvd_elastic.commits").tolist()
+        everyone = WORLD.allgather(torch.tensor([own], dtype=torch.int64), name="hvd_elastic.commits").tolist()
         newest = max(everyone)
         root = everyone.index(newest)
         is_beginning = newest == 0
-        if is_beginning and HOROVOD.rank() == 0 and self._beginning.load(anew=not self._sharded.are_lost):
+        if is_beginning and WORLD.rank() == 0 and self._beginning.load(anew=not self._sharded.are_lost):
             self._sharded.mark_restored()
         is_new = own != newest or is_beginning
         if is_beginning or any(each != newest for each in everyone):
@@ -256,14 +256,14 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if is_beginning:
             self._sharded.copy()
         # Later the workers hold a state: a value that changed must not end the job.
-        if is_beginning and HOROVOD.rank() == 0:
+        if is_beginning and WORLD.rank() == 0:
             self._beginning.check_storable(self._commits.last)
         self._present.enter_world()
         self._requests.enter_world()
         self._replicas.enter_world()
         self._commits.compares = self._replicas.is_on
         self._rate_factor.enter_world(self._present.progress)
-        if HOROVOD.rank() == 0:
+        if WORLD.rank() == 0:
             self._durable.open_in_background(self._present.progress.lineage)
 
     def end_training(self) -> None:
@@ -276,8 +276,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         tell_saves(self._durable.take_outcomes(), self._present.progress)
         sample_proof.THIS_PROCESS.wait(_PROOF_SECONDS)
         self._report.tell_end(self._present.progress)
-        if HOROVOD.size() > 1:
-            HOROVOD.allreduce(torch.zeros(1), op=ReduceOp.AVERAGE, name="hvd_elastic.end")
+        if WORLD.size() > 1:
+            WORLD.allreduce(torch.zeros(1), op=ReduceOp.AVERAGE, name="hvd_elastic.end")
 
     def on_hosts_updated(self, timestamp: int, update_res: Any) -> None:
         """Remember a host update until the next commit. Called by Horovod in a thread of its own."""

@@ -7,7 +7,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from hvd_elastic.system.plain_words import count_words
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.batches import Batches, count_samples
 from hvd_elastic.trainer.data.loaders.loader import Collate
@@ -71,7 +71,7 @@ class EpochsMixin:
             if account.end_epoch():
                 self._commit_now()
             certificate = self._batches.account.position.certificate
-            if HOROVOD.rank() == 0 and certificate is not None:
+            if WORLD.rank() == 0 and certificate is not None:
                 sample_proof.THIS_PROCESS.begin(certificate)
         if self._settings.configured and not _is_end(self._commits.last, self.epoch):
             self._commit_now(is_step=False)

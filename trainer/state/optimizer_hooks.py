@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from hvd_elastic.trainer.collectives import distributed_optimizer
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
@@ -35,7 +35,7 @@ class LearningRateFactor:
 
     def at(self, progress: Progress) -> float:
         return self._policy.factor(
-            size=progress.size or HOROVOD.size(),
+            size=progress.size or WORLD.size(),
             start=progress.factor_start,
             steps=progress.optimizer_steps - progress.resized_at,
         )
@@ -44,7 +44,7 @@ class LearningRateFactor:
         """Go on from the present factor to that of another size."""
         # Chosen again: a standby receives the job's environment after its State was made.
         self._policy = LearningRatePolicy.choose(**self._arguments)
-        size = HOROVOD.size()
+        size = WORLD.size()
         if progress.size != size:
             progress.factor_start = self.at(progress) if progress.size else self._policy.target(size)
             progress.resized_at = progress.optimizer_steps

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
-from hvd_elastic.trainer.collectives.distributed_optimizer import sums_gradients
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.distributed_optimizer import split_steps, sums_gradients
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.loop_hints import Counts
 from hvd_elastic.trainer.data.pass_options import PassOptions
@@ -81,7 +81,9 @@ class PresentState:
 
     def begin_step(self, options: PassOptions) -> None:
         swallowed_interrupt.THIS_PROCESS.raise_again()
-        self.hooks.set_backward_passes(options.backward_passes(HOROVOD.rank(), HOROVOD.size()))
+        passes = options.backward_passes(WORLD.rank(), WORLD.size())
+        self.hooks.set_backward_passes(passes)
+        split_steps(None if passes is None else lambda: self.batches.current.last)
         self.batches.hints.step_begun(self.counts)
 
     def counts(self) -> Counts:
@@ -136,12 +138,12 @@ class PresentState:
         for name in self.objects.sharded():  # each gets a share of its own afterwards
             present["objects"][name] = outlined(present["objects"][name])
         tree = broadcast(present, root, into=self.objects.own_tensors(present) if in_place else {})
-        if HOROVOD.rank() != root:
+        if WORLD.rank() != root:
             self.go_to(Progress.from_state_dict(tree["progress"]))
             self.changes.load(tree["changes"])
             self.objects.adopt(tree)
             if joins:
-                self.randomness.join(tree["randomness"], HOROVOD.rank(), is_fresh=not self.progress.commits)
+                self.randomness.join(tree["randomness"], WORLD.rank(), is_fresh=not self.progress.commits)
 
     def enter_world(self) -> None:
         """Divide what is left over the present world."""

@@ -3,7 +3,7 @@
 import logging
 
 from hvd_elastic.trainer.collectives.any_rank import any_rank
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.sharding.commit_choice import Kept
 from hvd_elastic.trainer.sharding.committed_shares import CommittedShares, SharesLostError
 from hvd_elastic.trainer.state.agreement import agree
@@ -90,7 +90,7 @@ class ShardedCommits:
         """Give rank 0 all shares of the last commit. `store`: it stores them in the background."""
         committed = self._commits.last["objects"]
         whole = {name: each.gathered(committed[name]) for name, each in self._objects.sharded().items()}
-        if HOROVOD.rank() == 0:
+        if WORLD.rank() == 0:
             self._commits.add_gathered(whole, store=store)
 
     def _gather_unstored(self) -> None:
@@ -103,7 +103,7 @@ class ShardedCommits:
         durable = any_rank(self._commits.save_to_store_sync(reason))
         if durable:
             self._commits.mark_durable()
-        if HOROVOD.rank() == 0 and self._durable.settings.configured:
+        if WORLD.rank() == 0 and self._durable.settings.configured:
             done = "done" if durable else "not done"
             logger.info("durable checkpoint on request at step %d: %s", self._commits.step, done)
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.data.progress import TRAIN, Progress
 from hvd_elastic.trainer.elastic.stalls.stall_watch import StallWatch
 from hvd_elastic.trainer.elastic.training_mark import TrainingMarkWriter
@@ -30,7 +30,7 @@ class StepReport:
     def tell(self, progress: Progress, epoch: object) -> None:
         """A step was committed. `epoch`: the present one."""
         now, step, data = time.monotonic(), progress.steps, progress.data
-        self._heartbeat.beat(step=step, rank=HOROVOD.rank(), size=HOROVOD.size())
+        self._heartbeat.beat(step=step, rank=WORLD.rank(), size=WORLD.size())
         self._stalls.note_step(step)
         self._mark.note_step(step)
         if events.enabled():
@@ -57,4 +57,4 @@ def tell_saves(outcomes: Iterable[SaveOutcome], progress: Progress) -> None:
 
 def emit(kind: events.Kind, progress: Progress, /, **fields: object) -> None:
     """Emit an event of the present step."""
-    events.emit(kind, rank=HOROVOD.rank(), size=HOROVOD.size(), step=progress.steps, **fields)
+    events.emit(kind, rank=WORLD.rank(), size=WORLD.size(), step=progress.steps, **fields)

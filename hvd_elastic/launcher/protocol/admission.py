@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
-
 from hvd_elastic.launcher.core.slot_placement import SlotKey
 from hvd_elastic.mpijob.contract import (
+    ADDRESSES_SCOPE,
     ENDED_SCOPE,
     FIGURES_SCOPE,
     JOIN_SCOPE,
     MEETING_SCOPE,
+    PLACE_SCOPE,
     SYNCED_SCOPE,
     WAITING_SCOPE,
     WRITER_SCOPE,
@@ -23,7 +23,7 @@ OWN_SCOPES: Final = frozenset(
 )
 """Only this project's workers ask here."""
 
-WORKER_SCOPES: Final = frozenset({GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES})
+WORKER_SCOPES: Final = frozenset({PLACE_SCOPE, ADDRESSES_SCOPE})
 """Stock workers ask here as well, without a token."""
 
 

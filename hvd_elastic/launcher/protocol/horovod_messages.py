@@ -9,17 +9,16 @@ registered, and of a pickle only what Horovod writes is read (`plain_pickle`). `
 import base64
 import binascii
 import errno
+import hashlib
+import hmac
 import json
 import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import IO, Any, Final
-
-from horovod.runner.common.util import secret
-from horovod.runner.common.util.network import PingRequest, Wire
-from horovod.runner.elastic.worker import HostsUpdatedRequest, HostUpdateResult
 
 from hvd_elastic.launcher.protocol.plain_pickle import (
     MOST_BYTES,
@@ -33,6 +32,11 @@ from hvd_elastic.system.untrusted_values import json_object
 
 CONNECT_SECONDS: Final = 2.0
 """For one address. Horovod has no limit here: a lost host holds its driver's lock for minutes."""
+
+_MIXED: Final = 3
+"""Hosts were added and removed: `HostUpdateResult.mixed` of horovod 0.28.1."""
+
+_DIGEST_BYTES: Final = 32
 
 _MOST_ADDRESSES: Final = 32
 """Of one worker: each that does not answer holds a notification up for CONNECT_SECONDS."""
@@ -59,6 +63,23 @@ class Form(StrEnum):
     """As Horovod is published."""
     JSON = "json"
     """With the patch `worker-addresses`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What a worker is asked."""
+
+    kind: str
+    """The class of Horovod's that it is in a pickle."""
+    arguments: Mapping[str, int]
+
+    def as_horovods(self) -> object:
+        """Horovod's own object: only a worker whose Horovod is as it is published needs it."""
+        from horovod.runner.common.util import network
+        from horovod.runner.elastic import worker
+
+        kinds = {"HostsUpdatedRequest": worker.HostsUpdatedRequest, "PingRequest": network.PingRequest}
+        return kinds[self.kind](**self.arguments)
 
 
 class NoticeStamps:
@@ -107,16 +128,18 @@ class Registration:
         workers skip the sync, and a newcomer of the same world waits for that sync without end (horovod issue 3494).
         Stamps are nanoseconds: with Horovod's whole seconds the second of two changes can be lost.
         """
-        self._ask(HostsUpdatedRequest(stamp_nanoseconds, HostUpdateResult.mixed), _connect)
+        self._ask(
+            _Request(kind="HostsUpdatedRequest", arguments={"timestamp": stamp_nanoseconds, "res": _MIXED}), _connect
+        )
 
     def ping(self) -> None:
         """Ask whether the process lives.
 
         Raises HostUnreachableError if its host does not answer, and HorovodMessageError if only the process does not.
         """
-        self._ask(PingRequest(), _knock)
+        self._ask(_Request(kind="PingRequest", arguments={}), _knock)
 
-    def _ask(self, request: object, connect: Callable[[tuple[str, int]], socket.socket]) -> None:
+    def _ask(self, request: "_Request", connect: Callable[[tuple[str, int]], socket.socket]) -> None:
         failure: Exception = HorovodMessageError("the worker has registered no address")
         unreachable = 0
         for address in self.addresses:
@@ -127,28 +150,30 @@ class Registration:
                 unreachable += isinstance(error, HostUnreachableError)
         is_unreachable = 0 < unreachable == len(self.addresses)
         error_type = HostUnreachableError if is_unreachable else HorovodMessageError
-        raise error_type(f"{type(request).__name__} failed: {failure}") from failure
+        raise error_type(f"{request.kind} failed: {failure}") from failure
 
-    def _send(self, connection: socket.socket, request: object) -> None:
+    def _send(self, connection: socket.socket, request: "_Request") -> None:
         with (
             connection,
             connection.makefile("rb") as reader,
             connection.makefile("wb") as writer,
         ):
             self._write(request, writer)
-            digest = reader.read(secret.DIGEST_LENGTH)
+            digest = reader.read(_DIGEST_BYTES)
             (length,) = struct.unpack("i", reader.read(4))
             message = reader.read(max(0, min(length, MOST_BYTES)))
-            if not secret.check_digest(self.key, message, digest):
+            if not hmac.compare_digest(_digest(self.key, message), digest):
                 raise HorovodMessageError("the reply is not signed with the worker's key")
             self._check_reply(message)
 
-    def _write(self, request: object, writer: IO[bytes]) -> None:
+    def _write(self, request: "_Request", writer: IO[bytes]) -> None:
         if self.form is Form.PICKLE:
-            Wire(self.key).write(request, writer)
+            from horovod.runner.common.util.network import Wire
+
+            Wire(self.key).write(request.as_horovods(), writer)
             return
-        message = json.dumps({"type": type(request).__name__, "arguments": vars(request)}).encode()
-        writer.write(secret.compute_digest(self.key, message) + struct.pack("i", len(message)) + message)
+        message = json.dumps({"type": request.kind, "arguments": request.arguments}).encode()
+        writer.write(_digest(self.key, message) + struct.pack("i", len(message)) + message)
         writer.flush()
 
     def _check_reply(self, message: bytes) -> None:
@@ -185,6 +210,11 @@ def _addresses(table: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
             raise TypeError("not an address and a port")
         found[host, port] = None
     return tuple(found)[:_MOST_ADDRESSES]
+
+
+def _digest(key: bytes, message: bytes) -> bytes:
+    """As `compute_digest` of Horovod's `runner/common/util/secret.py`."""
+    return hmac.digest(key, message, hashlib.sha256)
 
 
 def _connect(address: tuple[str, int]) -> socket.socket:

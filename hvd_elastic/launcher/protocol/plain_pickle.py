@@ -10,8 +10,6 @@ import pickle
 import pickletools
 from typing import Any, Final
 
-from horovod.runner.common.util import network
-
 from hvd_elastic.mpijob.contract import HvdElasticError
 
 MOST_BYTES: Final = 65_536
@@ -21,6 +19,7 @@ _TEXTS: Final = frozenset({"SHORT_BINUNICODE", "BINUNICODE"})
 _COMMON: Final = _TEXTS | {"PROTO", "FRAME", "MARK", "MEMOIZE", "BINGET", "EMPTY_DICT", "SETITEM", "SETITEMS", "STOP"}
 _OF_CONTAINERS: Final = _COMMON | {"EMPTY_LIST", "APPEND", "APPENDS", "TUPLE2", "BININT1", "BININT2", "SHORT_BINBYTES"}
 _OF_REPLIES: Final = _COMMON | {"STACK_GLOBAL", "EMPTY_TUPLE", "NEWOBJ", "BUILD", "NONE"}
+_MODULE: Final = "horovod.runner.common.util.network"
 REPLIES: Final = frozenset({"PingResponse", "AckResponse"})
 """Classes of the notification service's answers."""
 
@@ -33,7 +32,7 @@ class _PlainUnpickler(pickle.Unpickler):
     """Finds the classes of Horovod's replies, and nothing else that a message could name."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        if module_name == network.__name__ and global_name in REPLIES:
+        if module_name == _MODULE and global_name in REPLIES:
             return super().find_class(module_name, global_name)
         raise pickle.UnpicklingError(f"{module_name}.{global_name} is not allowed here")
 

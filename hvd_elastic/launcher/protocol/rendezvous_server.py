@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
-
 from hvd_elastic.launcher.core.actions import Ticket
 from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.protocol.admission import Admission, Proof
@@ -32,10 +30,12 @@ from hvd_elastic.launcher.protocol.http_requests import (
 from hvd_elastic.launcher.protocol.meeting import Meeting, MeetingError
 from hvd_elastic.launcher.protocol.unproven_requests import UnprovenRequests, accepted_at_once
 from hvd_elastic.mpijob.contract import (
+    ADDRESSES_SCOPE,
     FIGURES_SCOPE,
     JOIN_SCOPE,
     MEETING_SCOPE,
     MEETS_HEADER,
+    PLACE_SCOPE,
     RENDEZVOUS_TOKEN_HEADER,
     SHOWS_TOKEN_HEADER,
     SYNCED_SCOPE,
@@ -274,7 +274,7 @@ class RendezvousServer:
         return scope, key, proof
 
     async def _value(self, scope: str, key: str, head: RequestHead) -> bytes | None:
-        if scope not in {GET_RANK_AND_SIZE, JOIN_SCOPE, SYNCED_SCOPE, WRITER_SCOPE}:
+        if scope not in {PLACE_SCOPE, JOIN_SCOPE, SYNCED_SCOPE, WRITER_SCOPE}:
             return self._store.get(scope, key)
         slot = _slot_key(key)
         if slot is None:
@@ -284,7 +284,7 @@ class RendezvousServer:
             return b""
         if scope == JOIN_SCOPE:
             return await self._join(slot, head)
-        ask = self._requests.request_place if scope == GET_RANK_AND_SIZE else self._requests.ask_for_writer
+        ask = self._requests.request_place if scope == PLACE_SCOPE else self._requests.ask_for_writer
         return await self._asked(lambda reply: ask(slot, reply))
 
     async def _join(self, slot: SlotKey, head: RequestHead) -> bytes:
@@ -329,7 +329,7 @@ class RendezvousServer:
         return HTTPStatus.OK, meeting.answer()
 
     async def _stored(self, scope: str, key: str, proof: Proof, value: bytes, client: str) -> HTTPStatus:
-        if scope == PUT_WORKER_ADDRESSES:
+        if scope == ADDRESSES_SCOPE:
             # Unlike Horovod, do not store it: GET must not be able to read the key in it.
             self._register(key, proof, value, client)
             return HTTPStatus.OK

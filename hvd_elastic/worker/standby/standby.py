@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_COMPILER, CompilerImport, Standby
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_COMPILER, ENV_ENGINE, CompilerImport, Engine, Standby
 from hvd_elastic.stores.location import LIBRARIES
 from hvd_elastic.system.background_threads import error_words
 from hvd_elastic.worker.adoption import adopt_protocol
@@ -28,6 +28,8 @@ from hvd_elastic.worker.standby.deferred_compiler import COMPILER, DeferredCompi
 
 PRELOADED: Final = ("torch", "horovod.torch")
 """Imported before the script runs."""
+PRELOADED_OVER_TORCH: Final = ("torch", "torch.nn.parallel")
+"""The same where torch.distributed is the engine, and Horovod may not be installed."""
 
 
 class Channel:
@@ -126,7 +128,7 @@ def _prepare(options: argparse.Namespace) -> None:
     """Import ahead, and patch Horovod so that its first `init` waits."""
     if options.mode is Standby.OFF:
         # A launcher is already waiting, and the program may not use Horovod at all.
-        if importlib.util.find_spec("horovod") is not None:
+        if importlib.util.find_spec("horovod") is not None or _is_torch():
             try:
                 _install(None)
                 _defer_compiler()
@@ -136,14 +138,21 @@ def _prepare(options: argparse.Namespace) -> None:
                 # The script's own import of torch, the second in this process, has another message.
                 print(f"hvd-elastic: {error_words(error)}", file=sys.stderr, flush=True)  # noqa: T201
         return
+    if _is_torch():  # a script picks its GPU by it before it is in a world
+        os.environ.update(LOCAL_RANK=str(options.slot), LOCAL_WORLD_SIZE=str(options.slots))
     with _out_of_collections():
-        for name in PRELOADED:
+        for name in PRELOADED_OVER_TORCH if _is_torch() else PRELOADED:
             importlib.import_module(name)
-        if not _defer_compiler():
-            # The other workers would wait for the first optimizer, which comes after `hvd.init()`.
+        if _is_torch() or not _defer_compiler():
+            # The other workers would wait for the first optimizer, which comes after `hvd.init()`; over torch for
+            # DistributedDataParallel, whose constructor asks the compiler for its mode.
             importlib.import_module(COMPILER)
     alone = (options.slot, options.slots) if options.mode is Standby.SOLO else None
     _install(Channel(options.channel).wait, solo=alone)
+
+
+def _is_torch() -> bool:
+    return os.environ.get(ENV_ENGINE) == Engine.TORCH
 
 
 def _defer_compiler() -> bool:

@@ -1,13 +1,17 @@
 """A world of threads promises what Horovod's promises: the same cases are run on both."""
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
 
 from hvd_elastic.trainer.collectives.errors import HorovodInternalError
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
+from hvd_elastic.trainer.collectives.torch_engine.torch_world import TorchTrainingWorld
 from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWorld
 from hvd_elastic.trainer.elastic import horovod_patches
 from testbed.thread_world import Meeting, ThreadTrainingWorld, in_each_rank, next_world, together
@@ -15,6 +19,8 @@ from tests.trainer.collectives import world_cases
 from tests.trainer.elastic.bare_world import ends, world
 
 SCRIPT = Path(world_cases.__file__)
+WITHOUT_HOROVOD = "import runpy, sys; sys.modules['horovod'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+"""`python -c`, which runs the script that follows."""
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
@@ -26,7 +32,18 @@ def test_a_world_of_threads(case: Callable[[TrainingWorld], None], size: int) ->
 @pytest.mark.parametrize("case", world_cases.CASES, ids=lambda case: case.__name__)
 def test_horovods_world_of_one(case: Callable[[TrainingWorld], None]) -> None:
     horovod_patches.init()
-    case(HOROVOD)
+    case(WORLD)
+
+
+@pytest.mark.parametrize("case", world_cases.CASES, ids=lambda case: case.__name__)
+def test_torchs_world_of_one(case: Callable[[TrainingWorld], None]) -> None:
+    alone = TorchTrainingWorld()
+    with mock.patch.dict(os.environ):  # it leaves torchrun's variables there
+        alone.init()
+        try:
+            case(alone)
+        finally:
+            alone.shutdown()
 
 
 @pytest.mark.process
@@ -34,6 +51,17 @@ def test_horovods_world_of_one(case: Callable[[TrainingWorld], None]) -> None:
 @pytest.mark.parametrize("size", [2, 3])
 def test_horovods_world(size: int) -> None:
     with world([str(SCRIPT)], size) as processes:
+        for code, said in map(ends, processes):
+            assert code == 0, said
+            assert said.endswith("all done\n"), said
+
+
+@pytest.mark.process
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("size", [2, 3])
+def test_torchs_world_where_no_horovod_can_be_imported(size: int) -> None:
+    without = [sys.executable, "-c", WITHOUT_HOROVOD]
+    with world([str(SCRIPT)], size, python=without, HVD_ELASTIC_ENGINE="torch") as processes:
         for code, said in map(ends, processes):
             assert code == 0, said
             assert said.endswith("all done\n"), said

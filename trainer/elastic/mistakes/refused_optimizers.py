@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import check_wrapped_optimizers
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.elastic.mistakes import script_mistake
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ def _find(optimizer: object, params: Sequence[Any], *, lacks_adasum: bool) -> It
 
 def _is_distributed() -> bool:
     """Whether Horovod averages gradients here, now or later. Alone (`python train.py`) it does nothing."""
-    return HOROVOD.is_initialized() and (HOROVOD.size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1")
+    return WORLD.is_initialized() and (WORLD.size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1")

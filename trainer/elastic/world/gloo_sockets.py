@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from hvd_elastic.system.background_threads import ErrorLog
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.elastic.world.peer_watch import probe_hosts
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,8 @@ def is_as_gloo_makes_it(descriptor: int) -> bool:
     """Whether a socket is TCP, with SO_REUSEADDR and without close-on-exec (`gloo/transport/tcp/pair.cc`).
 
     Gloo sets SO_REUSEADDR on connecting sockets as well, which hardly any other program does. Python and most libraries
-    set close-on-exec.
+    set close-on-exec. torch's Gloo has one listening socket for all, and an error of that ends the process
+    (`gloo/transport/tcp/listener.cc`): it is left alone.
     """
     try:
         if fcntl.fcntl(descriptor, fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
@@ -52,7 +54,8 @@ def is_as_gloo_makes_it(descriptor: int) -> bool:
         return False
     try:
         is_tcp = view.type == socket.SOCK_STREAM and view.family in {socket.AF_INET, socket.AF_INET6}
-        return is_tcp and view.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) != 0
+        is_gloos = is_tcp and view.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) != 0
+        return is_gloos and not (IS_TORCH and view.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
     except OSError:
         return False
     finally:

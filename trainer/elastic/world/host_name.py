@@ -13,6 +13,7 @@ from typing import Final
 
 from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
 
 INTERFACE_PATCH: Final = "process-set-interface"
 
@@ -42,7 +43,7 @@ def lookup_error(interface: str | None) -> socket.gaierror | None:
 
     `interface`: the one that Horovod is told to use, if any.
     """
-    if interface and INTERFACE_PATCH in installed_patches():
+    if interface and (IS_TORCH or INTERFACE_PATCH in installed_patches()):
         return None
     try:
         socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)

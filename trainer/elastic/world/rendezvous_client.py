@@ -22,6 +22,7 @@ from hvd_elastic.mpijob.contract import (
     JOIN_SCOPE,
     MEETING_PATCH,
     MEETS_HEADER,
+    PLACE_SCOPE,
     RENDEZVOUS_TOKEN_HEADER,
     SHOWS_TOKEN_HEADER,
     SYNCED_SCOPE,
@@ -32,13 +33,10 @@ from hvd_elastic.mpijob.contract import (
     JoinAnswer,
     WriterAnswer,
 )
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.elastic.world.place import Place
 
 logger = logging.getLogger(__name__)
-
-PLACE_SCOPE: Final = "rank_and_size"
-"""GET /rank_and_size/HOST:LOCAL_RANK (`horovod/runner/elastic/rendezvous.py`). It also marks this worker as READY. A
-worker that asks twice in one round counts twice, so the question is never repeated."""
 
 PLACE_TIMEOUT_SECONDS: Final = math.inf
 """The answer comes when a world can be formed again, which may take hours. A launcher whose own limit
@@ -161,6 +159,31 @@ def published(scope: str, key: str) -> str | None:
     return None
 
 
+def put(scope: str, key: str, value: bytes) -> None:
+    """Store a value for the other processes. Raises RuntimeError."""
+    register_bytes(os.environ[_ADDRESS], int(os.environ[_PORT]), scope, key, value)
+
+
+def look_up(scope: str, key: str) -> bytes | None:
+    """Return a value that a process has stored; None if there is none yet.
+
+    Raises:
+        RuntimeError: a member of the world has died, or the server is gone.
+    """
+    try:
+        with contextlib.closing(_server()) as connection:
+            connection.request("GET", f"/{scope}/{key}", headers=_proof())
+            response = connection.getresponse()
+            body = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise RuntimeError(f"the rendezvous server is lost: {error}") from error
+    if response.status == http.client.NOT_FOUND:
+        return None
+    if response.status != http.client.OK:
+        raise RuntimeError(f"no answer for {scope}/{key}: status {response.status}")
+    return body
+
+
 def is_world_broken(is_over: Callable[[], bool]) -> bool:
     """Whether the launcher knows of a member that died while the world is being formed; False if it cannot be asked.
 
@@ -233,6 +256,8 @@ def _proof() -> dict[str, str]:
     token = os.environ.get(ENV_RENDEZVOUS_TOKEN)
     if not token:
         return {}
+    if IS_TORCH:
+        return {RENDEZVOUS_TOKEN_HEADER: token} | dict.fromkeys(_ABLE, "1")
     installed = installed_patches()
     return {RENDEZVOUS_TOKEN_HEADER: token} | {name: "1" for name, patch in _ABLE.items() if patch in installed}
 

@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_local_numbers
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 
 _ADDRESS: Final = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
@@ -16,7 +16,7 @@ class StandbyGate:
     """The script behind it has set itself up as rank 0 of 1; the launcher's world is ahead of it."""
 
     def __init__(
-        self, wait: Callable[[], None], *, local_rank: int, local_size: int, world: TrainingWorld = HOROVOD
+        self, wait: Callable[[], None], *, local_rank: int, local_size: int, world: TrainingWorld = WORLD
     ) -> None:
         """Make a gate.
 

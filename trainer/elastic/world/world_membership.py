@@ -25,7 +25,8 @@ from typing import Final
 
 from hvd_elastic.mpijob.contract import ENV_MEETING
 from hvd_elastic.system.background_threads import start_thread
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD, is_init_failure
+from hvd_elastic.trainer.collectives.horovod_functions import is_init_failure
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.elastic.world import rendezvous_client
 from hvd_elastic.trainer.elastic.world.gloo_sockets import WorldSockets
@@ -50,7 +51,7 @@ def _nothing() -> None:
 class WorldMember:
     """A process as a member of one world after the other. All that the process must remember of them is in here."""
 
-    def __init__(self, world: TrainingWorld = HOROVOD) -> None:
+    def __init__(self, world: TrainingWorld = WORLD) -> None:
         self._world = world
         self._sockets = WorldSockets()
         self._peers = PeerWatch(probed=self._sockets.probed, all_sockets=self._sockets.descriptors)

@@ -16,7 +16,7 @@ import torch
 
 from hvd_elastic.mpijob.contract import ENV_REPLICAS, Exit, HvdElasticError
 from hvd_elastic.trainer.collectives.errors import HorovodInternalError
-from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.state.replicas.difference import Difference, take_from
 from hvd_elastic.trainer.state.replicas.difference_words import ON_PURPOSE, difference_words, likely_reason
@@ -73,7 +73,7 @@ class ReplicaCheck:
         mode: str,
         rank_local: Collection[str],
         go_back: Callable[[], object],
-        world: TrainingWorld = HOROVOD,
+        world: TrainingWorld = WORLD,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Compare nothing yet.

@@ -1,0 +1,70 @@
+"""Real processes over torch.distributed under our launcher: a script with DistributedDataParallel, and no Horovod."""
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.local import forkserver
+from testbed.local.training import Training, training
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(1500)]
+
+SCRIPT = Path(__file__).with_name("train_ddp.py")
+LENGTH = 303
+SETTINGS = {"HVD_ELASTIC_ENGINE": "torch", "LENGTH": str(LENGTH), "MICRO": "20", "ALIKE": "1"}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """The same global batch on one worker, without a launcher: what resizes must not change."""
+    job = Training(tmp_path_factory.mktemp("alone"), **SETTINGS, EPOCHS="9", STEP_SECONDS="0")
+    done = subprocess.run(
+        [*forkserver.python(), str(SCRIPT)],
+        check=False,
+        env=job.environment,
+        timeout=400,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return job
+
+
+@pytest.mark.core
+def test_one_ddp_object_lives_through_growth_a_kill_and_a_shrink(tmp_path: Path, undisturbed: Training) -> None:
+    """Every sample of every epoch once, and the losses and weights of a run without resizes."""
+    with training(tmp_path, **SETTINGS, EPOCHS="9", STEP_SECONDS="0.2") as job:
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)
+        job.trains(2)
+        job.offer("a", "b", "c")
+        job.trains(3)
+        job.kill("b")
+        job.trains(2)
+        job.offer("c")  # the eldest goes
+        job.trains(1)
+        job.offer("c", "d")
+        job.trains(2)
+        assert job.ends(600) == 0, job.said()
+
+        steps: dict[int, list[dict[str, Any]]] = {}
+        for event in sorted(job.written("took"), key=lambda each: each["time"]):
+            told = steps.setdefault(event["step"], [])
+            if told and told[0]["size"] != event["size"]:  # it was undone, and is taken again
+                told.clear()
+            told.append(event)
+        seen: dict[int, Counter[int]] = {}
+        for told in steps.values():
+            for event in told:
+                seen.setdefault(event["epoch"], Counter()).update(event["samples"])
+        assert seen == {epoch: Counter(range(LENGTH)) for epoch in range(9)}
+        losses, alone = ({event["step"]: event["loss"] for event in each.events("step")} for each in (job, undisturbed))
+        assert set(steps) == set(losses) == set(alone)
+        for step, loss in losses.items():
+            assert loss == pytest.approx(alone[step], abs=1e-4), step
+        ends = job.written("end")
+        (reference,) = undisturbed.written("end")
+        assert [end["sum"] for end in ends] == [pytest.approx(reference["sum"], abs=1e-3)] * len(ends)

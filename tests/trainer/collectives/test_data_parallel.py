@@ -1,0 +1,89 @@
+"""DistributedDataParallel in a world of one: what of an object is made anew in each world, and what stays."""
+
+import os
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+import torch
+from torch import distributed, nn
+from torch._C._distributed_c10d import GradBucket
+from torch.nn.parallel import DistributedDataParallel
+
+from hvd_elastic.trainer.collectives.engine import EngineError
+from hvd_elastic.trainer.collectives.torch_engine.data_parallel import DataParallelModels
+from hvd_elastic.trainer.collectives.torch_engine.torch_world import TorchTrainingWorld
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[DataParallelModels]:
+    """Those of a process whose world has formed."""
+    monkeypatch.setattr(DistributedDataParallel, "__init__", DistributedDataParallel.__init__)
+    world, models = TorchTrainingWorld(), DataParallelModels()
+    with mock.patch.dict(os.environ):
+        world.init()
+        models.install()
+        yield models
+        world.shutdown()
+
+
+def next_world(models: DataParallelModels) -> None:
+    world = TorchTrainingWorld()
+    world.shutdown()
+    world.init()
+    models.enter_world()
+
+
+def step(model: DistributedDataParallel) -> torch.Tensor:
+    model.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    gradient = next(model.parameters()).grad
+    assert gradient is not None
+    return gradient.clone()
+
+
+def test_an_object_goes_on_in_the_next_world(models: DataParallelModels) -> None:
+    model = DistributedDataParallel(nn.Linear(4, 3))
+    before, reducer = step(model), model.reducer
+    next_world(models)
+    assert model.reducer is not reducer
+    assert model.process_group is distributed.group.WORLD
+    assert torch.equal(step(model), before)
+    assert torch.equal(step(model), before)
+
+
+def test_a_comm_hook_goes_on_in_the_next_world(models: DataParallelModels) -> None:
+    called = []
+
+    def hook(state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        called.append(state)
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    model = DistributedDataParallel(nn.Linear(4, 3))
+    model.register_comm_hook("mine", hook)
+    step(model)
+    next_world(models)
+    called.clear()
+    step(model)
+    assert called == ["mine"]
+
+
+def test_the_last_pass_of_a_step_averages_what_came_before(models: DataParallelModels) -> None:
+    model, is_last = DistributedDataParallel(nn.Linear(4, 3)), True
+    with model.no_sync():
+        step(model)
+        assert not model.require_backward_grad_sync, "the script's own accumulation"
+    models.split_steps(lambda: is_last)
+    for is_last in (False, False, True):
+        step(model)
+        assert model.require_backward_grad_sync is is_last
+    models.split_steps(None)
+    step(model)
+    assert model.require_backward_grad_sync
+
+
+def test_a_group_of_the_scripts_own_is_refused(models: DataParallelModels) -> None:
+    with pytest.raises(EngineError, match="a group of the script's own ends with its world"):
+        DistributedDataParallel(nn.Linear(4, 3), process_group=distributed.group.WORLD)

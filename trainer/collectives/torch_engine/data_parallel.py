@@ -1,0 +1,107 @@
+"""DistributedDataParallel over worlds: an object that a script makes once lives through all of them.
+
+A newcomer makes its own while the others train, so its constructor may not be a collective operation. And it differs
+from theirs: each reducer rebuilds its buckets after its first backward pass, together with all ranks, once. So in each
+new world every rank makes the reducer of its objects anew, by the way on which DistributedDataParallel is unpickled
+(`__setstate__`, torch 2.6 to 2.15): the order of the buckets is that of the first pass again, for newcomers and all
+others. That takes milliseconds. Weights and buffers are the State's to send.
+"""
+
+import contextlib
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from hvd_elastic.trainer.collectives.engine import EngineError
+
+if TYPE_CHECKING:
+    from torch.nn.parallel import DistributedDataParallel
+
+
+def _always() -> bool:
+    return True
+
+
+@contextlib.contextmanager
+def _no_collectives() -> Iterator[None]:
+    """Let a constructor of torch 2.6, which has no `init_sync`, send nothing."""
+    from torch.nn.parallel import distributed
+
+    names = ("_verify_param_shape_across_processes", "_sync_module_states")
+    stock = {name: getattr(distributed, name) for name in names}
+    for name in names:
+        setattr(distributed, name, lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        for name, function in stock.items():
+            setattr(distributed, name, function)
+
+
+class DataParallelModels:
+    """Those of one process."""
+
+    def __init__(self) -> None:
+        self._models: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
+        self._is_last: Callable[[], bool] = _always
+        self._is_installed = self._has_split = False
+
+    def install(self) -> None:
+        """Take note of each that is made from now on. A second call does nothing."""
+        if self._is_installed:
+            return
+        from torch.nn.parallel import DistributedDataParallel
+
+        self._is_installed = True
+        stock_init = DistributedDataParallel.__init__
+        signature = inspect.signature(stock_init)
+
+        @functools.wraps(stock_init)
+        def made(model: "DistributedDataParallel", *args: Any, **kwargs: Any) -> None:
+            given = signature.bind(model, *args, **kwargs).arguments
+            self._refuse(given)
+            if "init_sync" in signature.parameters:
+                stock_init(**{**given, "init_sync": False})
+            else:
+                with _no_collectives():
+                    stock_init(**given)
+            self._models.add(model)
+            model.register_forward_pre_hook(self._before_forward)
+
+        DistributedDataParallel.__init__ = made  # type: ignore[assignment, method-assign]
+
+    def enter_world(self) -> None:
+        """Have all of them average over the new world."""
+        from torch import distributed
+        from torch._C._distributed_c10d import _register_comm_hook
+
+        for model in self._models:
+            model.process_group = distributed.distributed_c10d._get_default_group()
+            model.__setstate__(model.__getstate__())  # type: ignore[no-untyped-call]
+            for hook, state in model._comm_hooks:  # they were the old reducer's
+                _register_comm_hook(model.reducer, state, hook)
+
+    def split_steps(self, is_last: Callable[[], bool] | None) -> None:
+        """Average in the last backward pass of each step alone. `is_last`: the micro-batch at hand is a step's last.
+
+        None: each backward pass is a step of its own.
+        """
+        self._is_last, self._has_split = is_last or _always, self._has_split or is_last is not None
+
+    def _before_forward(self, model: "DistributedDataParallel", _: Any) -> None:
+        if self._has_split:  # else it is the script's own, as in `no_sync()`
+            model.require_backward_grad_sync = self._is_last()
+
+    def _refuse(self, given: dict[str, Any]) -> None:
+        """Raises EngineError for what a new world cannot make again."""
+        if given.get("process_group") is not None or given.get("device_mesh") is not None:
+            raise EngineError(
+                "DistributedDataParallel(process_group=...): a group of the script's own ends with its world, and is "
+                "not made again. Leave it out: the model averages over all ranks"
+            )
+
+
+THIS_PROCESS: Final = DataParallelModels()
+"""torch has one class."""
