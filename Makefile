@@ -82,6 +82,7 @@ lint: $(STAMP)  ## ruff, mypy --strict, import-linter, and the documentation
 
 docs: $(STAMP)  ## the documentation as a site in site/; a broken link or a missing anchor is an error
 	$(BIN)/python -m hvd_elastic.mpijob.lint.report.rule_pages docs/lint
+	$(BIN)/python -m tests.mpijob.key_page docs/keys.md
 	$(BIN)/zensical build --clean --strict
 
 format: $(STAMP)  ## let ruff format and fix

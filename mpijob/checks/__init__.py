@@ -4,7 +4,7 @@ Where to change what:
 
 - answer a name that people bring from elsewhere with the key that means it: `meant_keys.py`;
 - add a key that a PyTorchJob or an MPIJob v1 cannot express: `target_checks.py`, and a sample in
-  `tests/mpijob/test_kinds_of_jobs.py`, which makes the table of docs/job.md.
+  `tests/mpijob/kinds_of_jobs.py`, which makes the table of docs/keys.md.
 """
 
 from hvd_elastic.mpijob.checks import (

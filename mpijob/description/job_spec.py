@@ -1,7 +1,7 @@
 """A job as a researcher describes it: the only input of all generators.
 
-The docstring under a field is its documentation in the schema, in `--help` and in docs/job.md. Every key but `name` and
-`command` has a default that suits preemptible training.
+The docstring under a field is its documentation in the schema, in `--help` and in docs/keys.md. Every key but `name`
+and `command` has a default that suits preemptible training.
 """
 
 import json
