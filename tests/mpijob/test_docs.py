@@ -19,8 +19,11 @@ HEADING = "## All keys\n"
 
 
 def table() -> str:
-    """Each key, its default, and the docstring under its field."""
-    rows = [f"| `{key.path}` | {default_of(key)} | {key.help.replace('|', '&#124;')} |" for key in KEYS.values()]
+    """Each key, its default, and the docstring under its field. Keys that `data` and `output` share have one row."""
+    keys_of: dict[str, list[str]] = {}
+    for key in KEYS.values():
+        keys_of.setdefault(f"{default_of(key)} | {key.help.replace('|', '&#124;')}", []).append(f"`{key.path}`")
+    rows = [f"| {', '.join(keys)} | {cells} |" for cells, keys in keys_of.items()]
     return "\n".join(("| key | default | |", "| --- | --- | --- |", *rows, ""))
 
 

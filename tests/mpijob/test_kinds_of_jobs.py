@@ -218,15 +218,17 @@ def test_a_key_means_something_in_another_kind_or_is_refused(key: str, target: T
 
 
 def rows() -> Iterator[str]:
-    """The keys that are refused somewhere; a section in one row if what is said of all its keys is the same."""
-    said: set[str] = set()
+    """The keys that are refused somewhere, with one row for all of which the same is said; a section stands for its
+    keys if they are in one row.
+    """
+    said: dict[tuple[str, ...], dict[str, None]] = {}
     for key in SAMPLES:
         inside = [other for other in SAMPLES if section(other) == section(key)]
         same = len({cells(other) for other in inside}) == 1
-        shown = section(key) if same else key
-        if shown not in said and any(cell != YES for cell in cells(key)):
-            said.add(shown)
-            yield f"| `{shown}` | {' | '.join(cells(key))} |"
+        if any(cell != YES for cell in cells(key)):
+            said.setdefault(cells(key), {})[f"`{section(key) if same else key}`"] = None
+    for answers, keys in said.items():
+        yield f"| {', '.join(keys)} | {' | '.join(answers)} |"
 
 
 def cells(key: str) -> tuple[str, ...]:
