@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from hvd_elastic.horovod.wheel_build import is_installed
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.mpijob.contract import Engine
-from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
+from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 from hvd_elastic.trainer.elastic.world.host_name import lookup_error
@@ -23,12 +23,12 @@ from hvd_elastic.worker.standby.program import Program, read_python_arguments
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-def local_problems(spec: JobSpec, *, engine: Engine = Engine.HOROVOD) -> list[Problem]:
-    """Everything that `spec` needs over this engine and this machine lacks."""
+def local_problems(spec: JobSpec) -> list[Problem]:
+    """Everything that `spec` needs and this machine lacks."""
     if current_folder := [*_current_folder()]:
         return current_folder
-    of_engine = [*_launcher(spec)] if engine is Engine.TORCH else [*_host_name()]
-    return [*_program(spec), *_folders(spec), *of_engine, *_missing_packages(engine=engine)]
+    named = [*_host_name()] if spec.engine is Engine.HOROVOD else []
+    return [*_program(spec), *_folders(spec), *named, *_missing_packages(engine=spec.engine)]
 
 
 def check_packages(*more: str) -> None:
@@ -121,13 +121,6 @@ def write_error(folder: Path) -> str:
     except OSError as error:
         return "" if error.errno in _FULL else error.strerror or str(error)
     return ""
-
-
-def _launcher(spec: JobSpec) -> Iterator[Problem]:
-    """What cannot launch a job over torch.distributed."""
-    if spec.launcher.kind is not LauncherKind.LAUNCH:
-        what = "is Horovod's own launcher: its workers find each other by Horovod alone, not by torch.distributed"
-        yield Problem(path="launcher.kind", value=spec.launcher.kind.value, what=what, way_out="use launch")
 
 
 def _missing_packages(*more: str, engine: Engine) -> Iterator[Problem]:

@@ -18,6 +18,7 @@ def local_environment(spec: JobSpec, inherited: Mapping[str, str] = os.environ) 
     """
     values = pod_environment.training(_placed_here(spec))
     values[contract.ENV_INCARNATION] = uuid.uuid4().hex
+    values[contract.ENV_ENGINE] = spec.engine.value  # whatever is inherited
     if spec.workers.grace is not None:
         values[contract.ENV_GRACE_SECONDS] = str(spec.workers.grace)
     if "OMP_NUM_THREADS" in inherited and "OMP_NUM_THREADS" not in spec.env:

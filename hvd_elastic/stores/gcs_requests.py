@@ -250,7 +250,9 @@ class GcsRequests:
             data=body,
             headers={"x-goog-hash": f"crc32c={_checksum(body)}"},
         )
-        return answer.headers["ETag"]
+        if etag := answer.headers.get("ETag"):
+            return etag
+        raise StoreError(f"{self.where}{key}: part {number}: an answer without ETag, which names a part")
 
     def finish_upload(self, key: str, upload: str, parts: Mapping[int, object]) -> None:
         whole = ET.Element("CompleteMultipartUpload")

@@ -153,7 +153,7 @@ class S3Requests:
                 raise CorruptError(f"{self.where}{key} is longer than {SMALL_BYTES} bytes")
             data = bytearray(answer["ContentLength"])
             self._read_body(answer["Body"], memoryview(data), key)
-            return StoredObject(data=bytes(data), version=answer["ETag"])
+            return StoredObject(data=bytes(data), version=self._etag(answer, key))
 
     def size_of(self, key: str) -> int:
         return int(self._send(f"{key}: look", self.client.head_object, Key=self._prefix + key)["ContentLength"])
@@ -162,18 +162,23 @@ class S3Requests:
         """Write with `If-None-Match: *` or `If-Match`."""
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
         put = {"Key": self._prefix + key, "Body": data, "ChecksumAlgorithm": "SHA256", **condition}
-        return str(self._send(f"{key}: put", self.client.put_object, **put)["ETag"])
+        return self._etag(self._send(f"{key}: put", self.client.put_object, **put), key)
+
+    def _etag(self, answer: Mapping[str, Any], key: str) -> str:
+        if etag := answer.get("ETag"):
+            return str(etag)
+        raise StoreError(f"{self.where}{key}: an answer without ETag, by which writes are told apart: not S3")
 
     def page(self, below: str, more: str | None) -> tuple[Sequence[ListedObject], str | None]:
         """1000 objects at most."""
         follows = {"ContinuationToken": more} if more else {}
         prefix = self._prefix + below
         answer = self._send(f"{below}: list", self.client.list_objects_v2, Prefix=prefix, **follows)
-        found = [self._listed(entry) for entry in answer.get("Contents", ())]
+        found = [self._listed(entry, below) for entry in answer.get("Contents", ())]
         return found, answer["NextContinuationToken"] if answer.get("IsTruncated") else None
 
-    def _listed(self, entry: Mapping[str, Any]) -> ListedObject:
-        version = entry["ETag"].strip('"')
+    def _listed(self, entry: Mapping[str, Any], below: str) -> ListedObject:
+        version = self._etag(entry, below).strip('"')
         etag = _ETAG.fullmatch(version)
         digest = StoredDigest(algorithm="md5", value=bytes.fromhex(etag[1])) if etag and not etag[2] else None
         key = entry["Key"].removeprefix(self._prefix)
@@ -283,7 +288,7 @@ class S3Requests:
         part = {"PartNumber": number, "ChecksumSHA256": b64encode(sha256).decode()}
         at = {"Key": self._prefix + key, "UploadId": upload}
         answer = self._send(f"{key}: part {number}", self.client.upload_part, **at, **part, Body=data)
-        return {**part, "ETag": answer["ETag"]}
+        return {**part, "ETag": self._etag(answer, key)}
 
     def finish_upload(self, key: str, upload: str, parts: Mapping[int, object]) -> None:
         whole = {"Parts": [parts[number] for number in sorted(parts)]}

@@ -8,6 +8,7 @@ Where to change what:
 """
 
 from hvd_elastic.mpijob.checks import (
+    engine_checks,
     hardware_checks,
     machine_checks,
     name_checks,
@@ -26,6 +27,7 @@ from hvd_elastic.priorityclasses.problem import Problem
 
 _CHECKS = (
     size_checks.problems,
+    engine_checks.problems,
     hardware_checks.problems,
     machine_checks.problems,
     placement_checks.problems,
@@ -45,7 +47,7 @@ def job_problems(spec: JobSpec) -> list[Problem]:
 
 def job_notes(spec: JobSpec) -> list[str]:
     """What whoever generates or submits the job should know."""
-    return [*network_checks.notes(spec), *policy_checks.notes(spec)]
+    return [*engine_checks.notes(spec), *network_checks.notes(spec), *policy_checks.notes(spec)]
 
 
 def job_assumptions(spec: JobSpec) -> list[str]:

@@ -60,7 +60,7 @@ def _floor(spec: JobSpec) -> Iterator[Problem]:
             what += "with queue.whole Kueue evicts all of them at once"
             way_out = "leave queue.whole out"
         else:
-            what += f"{spec.queue.system} ranks a job's pods as one group"
+            what += f"{spec.queue.system} has one rank for all pods of a job"
             way_out = "leave it out: it takes no worker below workers.min alone"
         yield Problem(path="workers.floor", value=spec.workers.floor, what=what, way_out=way_out)
 

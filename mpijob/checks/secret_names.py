@@ -9,6 +9,8 @@ _ENDINGS: Final = (
     "_API_KEY",
     "_ACCOUNT_KEY",
     "_CREDENTIALS",
+    "_OPENAI_KEY",
+    "_PAT",
     "_PRIVATE_KEY",
     "_SECRET",
     "_SECRET_ACCESS_KEY",

@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from hvd_elastic.mpijob.contract import Engine
 from hvd_elastic.mpijob.description.job_spec import (
     AutoscaleSpec,
     JobSpec,
@@ -27,6 +28,7 @@ _DROPPED_BY_TORCHRUN: Final = {
     "elastic_timeout": _NOT_HOROVOD,
     "cooldown": _NOT_HOROVOD,
     "gloo_timeout": _NOT_HOROVOD,
+    "engine": "has no effect: torchrun starts this job, with torch.distributed and without hvd-elastic",
     "batch": _NOT_OURS,
     "standby": _NOT_OURS,
     "log_format": _NOT_OURS,
@@ -62,7 +64,10 @@ def problems(spec: JobSpec, target: Target) -> Iterator[Problem]:
     if target is not Target.MPIJOB:
         yield from _no_floor(spec)
         yield from _no_whole_queue(spec, target)
-    if target is Target.MPIJOB_V1 and spec.launcher.kind is LauncherKind.LAUNCH:
+    if target is Target.MPIJOB_V1 and spec.engine is Engine.TORCH:
+        what = "takes launcher: launch, which opens ssh connections ahead of need, and kubeflow.org/v1 has no ssh"
+        yield Problem(path="engine", value=spec.engine.value, what=what, way_out=_way_out(spec, "engine"))
+    elif target is Target.MPIJOB_V1 and spec.launcher.kind is LauncherKind.LAUNCH:
         what = "opens ssh connections ahead of need, and kubeflow.org/v1 has no ssh"
         yield Problem(path="launcher.kind", value="launch", what=what, way_out="use horovodrun")
     if target is Target.MPIJOB_V1:

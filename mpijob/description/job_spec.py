@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from hvd_elastic.mpijob.clouds.accelerators import Accelerator, find_accelerator
 from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
-from hvd_elastic.mpijob.contract import GPU_RESOURCE, Standby
+from hvd_elastic.mpijob.contract import GPU_RESOURCE, Engine, Standby
 from hvd_elastic.mpijob.description.network_spec import NetworkSpec, WorkerPorts, node_ports
 from hvd_elastic.mpijob.description.patch_spec import PatchSpec
 from hvd_elastic.mpijob.description.scalar_types import (
@@ -388,6 +388,9 @@ class JobSpec(Section):
     """Sizes and resources of the workers."""
     launcher: LauncherSpec = LauncherSpec()
     """The program that drives the job, and its resources."""
+    engine: Engine = Engine.HOROVOD
+    """What the training processes speak to each other with: `horovod`, or `torch`, which is
+    [torch.distributed](torch-engine.md). That takes `launcher: launch`, and an image without Horovod will do."""
     standby: Standby = Standby.INIT
     """How a new worker waits: `init` runs the script up to `hvd.init()`, `solo` up to `elastic.run`, `off` nothing."""
     batch: BatchSpec = BatchSpec()

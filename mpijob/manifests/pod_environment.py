@@ -4,6 +4,7 @@ from decimal import Decimal
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.clouds.efa import ENVIRONMENT as EFA_ENVIRONMENT
+from hvd_elastic.mpijob.contract import Engine
 from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
 from hvd_elastic.mpijob.manifests.supporting import shared_storage
 from hvd_elastic.system import quantity
@@ -47,6 +48,7 @@ def training(spec: JobSpec) -> dict[str, str]:
     return {
         **identity(spec),
         contract.ENV_STANDBY: spec.standby,
+        **({contract.ENV_ENGINE: spec.engine.value} if spec.engine is Engine.TORCH else {}),
         **_network(spec),
         **_threads(spec),
         **_batch(spec),
@@ -59,7 +61,8 @@ def training(spec: JobSpec) -> dict[str, str]:
 
 
 def _network(spec: JobSpec) -> dict[str, str]:
-    values = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(gloo_timeout_seconds(spec))}
+    horovods = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(gloo_timeout_seconds(spec))}
+    values = {} if spec.engine is Engine.TORCH else horovods
     if spec.workers.efa:
         return values | EFA_ENVIRONMENT
     if spec.workers.on_host_network:  # each worker finds its node's interface

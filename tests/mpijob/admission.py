@@ -33,10 +33,10 @@ _RBAC_NAME = re.compile(r"(?!\.\.?$)[^/%]+")
 """Any segment of a path (`ValidateRBACName` in Kubernetes' `pkg/apis/rbac/validation`)."""
 
 
-def errors(manifest: Manifest) -> list[str]:
-    """Everything that is wrong with a manifest."""
+def errors(manifest: Manifest, *crds: modules.ModuleFile) -> list[str]:
+    """Everything that is wrong with a manifest. `crds`: of kinds that no job of ours brings."""
     known = (manifest["apiVersion"], manifest["kind"])
-    validator = validators().get(known)
+    validator = validators().get(known) or _foreign(crds).get(known)
     if validator is None:
         return [f"{known}: no such kind"]
     found = [_shown(error) for error in validator.iter_errors(manifest)]
@@ -106,6 +106,11 @@ def validators_of(crd: modules.ModuleFile) -> Mapping[tuple[str, str], Draft7Val
         _close(schema)
         found[f"{spec['group']}/{version['name']}", spec["names"]["kind"]] = Draft7Validator(schema)
     return found
+
+
+@cache
+def _foreign(crds: tuple[modules.ModuleFile, ...]) -> Mapping[tuple[str, str], Draft7Validator]:
+    return {kind: validator for crd in crds for kind, validator in validators_of(crd).items()}
 
 
 @cache

@@ -64,6 +64,7 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "launcher.cpu": ({}, 2),
     "launcher.memory": ({}, "4Gi"),
     "launcher.pod": ({}, {"spec": {"runtimeClassName": "nvidia"}}),
+    "engine": ({"launcher__kind": "launch"}, "torch"),
     "standby": ({}, "off"),
     "batch.global": ({}, 64),
     "batch.per_worker": ({}, 8),

@@ -68,3 +68,16 @@ FLAVOR = ModuleFile(module=_KUEUE[0], version=_KUEUE[1], path=f"{_KUEUE[2]}/kueu
 PROMETHEUS_RULE = ModuleFile(
     module=_OPERATOR[0], version=_OPERATOR[1], path=f"{_OPERATOR[2]}/monitoring.coreos.com_prometheusrules.yaml"
 )
+SCALED_OBJECT = ModuleFile(
+    module="github.com/kedacore/keda/v2", version="v2.21.0", path="config/crd/bases/keda.sh_scaledobjects.yaml"
+)
+INTERCEPTOR_ROUTE = ModuleFile(
+    module="github.com/kedacore/http-add-on",
+    version="v0.15.0",
+    path="config/crd/bases/http.keda.sh_interceptorroutes.yaml",
+)
+INFERENCE_SERVICE = ModuleFile(
+    module="github.com/kserve/kserve",
+    version="v0.19.0",
+    path="config/crd/full/serving.kserve.io_inferenceservices.yaml",
+)

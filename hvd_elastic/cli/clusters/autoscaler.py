@@ -2,13 +2,15 @@
 
 import click
 
+from hvd_elastic.cli.object_names import checked_name
 from hvd_elastic.cli.output import Format, of_manifests, output_option, show
 from hvd_elastic.decide.autoscale import controller_manifests
 
 
 @click.command
 @click.option("--image", required=True, help="This project's, or one built from it.")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Where it runs. It serves all jobs.")
+@click.option("-n", "--namespace", default="default", show_default=True, callback=checked_name,
+              help="Where it runs. It serves all jobs.")  # fmt: skip
 @output_option(Format.YAML, Format.JSON, Format.NAME, default=Format.YAML)
 def command(*, image: str, namespace: str, output: Format) -> None:
     """Print the autoscaler's own manifests: an account, its rights, and a Deployment of two replicas.

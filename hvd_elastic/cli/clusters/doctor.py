@@ -8,7 +8,7 @@ import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
-from hvd_elastic.mpijob.contract import GPU_RESOURCE, Exit
+from hvd_elastic.mpijob.contract import GPU_RESOURCE, Engine, Exit
 from hvd_elastic.system.plain_words import count_words
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ _COLUMNS = (
     help="Try it, in a namespace of its own: a small job gives a GPU to inference and gets it back.",
 )
 @click.option("--image", help="With --rehearse: the job's image; by default that of the namespace's newest job.")
+@click.option(
+    "--engine",
+    type=click.Choice([engine.value for engine in Engine]),
+    help="With --image: what the rehearsal trains over. An image without Horovod has torch alone. Default: horovod.",
+)
 @click.option("--gpus-resource", metavar="NAME", help=f"With --rehearse: by default {GPU_RESOURCE}.")
 @cluster_options
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, flag="--output")
@@ -39,6 +44,7 @@ def command(
     *,
     rehearse: bool,
     image: str | None,
+    engine: str | None,
     gpus_resource: str | None,
     chosen: ChosenCluster,
     output: Format,
@@ -50,9 +56,11 @@ def command(
     """
     if not rehearse and (image or gpus_resource):
         raise click.UsageError("--image and --gpus-resource are of --rehearse")
+    if engine and not image:
+        raise click.UsageError("--engine is of --image: that of the namespace's newest job is known")
 
     cluster = chosen.connect()
-    _show(_rehearse(cluster, image, gpus_resource) if rehearse else _examine(cluster), output)
+    _show(_rehearse(cluster, image, engine, gpus_resource) if rehearse else _examine(cluster), output)
 
 
 def _examine(cluster: "ClusterClient") -> "Sequence[Diagnosis]":
@@ -62,14 +70,17 @@ def _examine(cluster: "ClusterClient") -> "Sequence[Diagnosis]":
     return examine(FactReader(cluster, cluster.namespace).read())
 
 
-def _rehearse(cluster: "ClusterClient", image: str | None, resource: str | None) -> "Sequence[Diagnosis]":
+def _rehearse(
+    cluster: "ClusterClient", image: str | None, engine: str | None, resource: str | None
+) -> "Sequence[Diagnosis]":
     from hvd_elastic.client.doctor.rehearsal import Rehearsal
+    from hvd_elastic.client.doctor.rehearsal_manifests import RehearsalImage
     from hvd_elastic.client.doctor.rehearsal_record import judge
 
     rehearsal = Rehearsal(
         cluster,
         suffix=secrets.token_hex(_SUFFIX_BYTES),
-        image=image or "",
+        image=RehearsalImage(name=image, engine=Engine(engine or Engine.HOROVOD)) if image else None,
         resource=resource or GPU_RESOURCE,
         say=say,
     )

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from hvd_elastic.cli.object_names import checked_name
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses import Problem
 
@@ -18,7 +19,9 @@ _LABEL: Final = re.compile(
 
 def metadata_options(kind: str) -> Callable[[_Command], _Command]:
     """`--namespace` and `--label KEY=VALUE` of an object of this kind, as the parameters `namespace` and `labels`."""
-    namespace = click.option("-n", "--namespace", help=f"Where the {kind} is. By default that of kubectl.")
+    namespace = click.option(
+        "-n", "--namespace", callback=checked_name, help=f"Where the {kind} is. By default that of kubectl."
+    )
     labels = click.option(
         "--label", "labels", metavar="KEY=VALUE", multiple=True, help=f"Of the {kind}. May be repeated."
     )

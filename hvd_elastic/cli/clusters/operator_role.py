@@ -2,6 +2,7 @@
 
 import click
 
+from hvd_elastic.cli.object_names import checked_name
 from hvd_elastic.cli.output import Column, Format, of_manifests, output_option, show
 from hvd_elastic.mpijob.manifests import operator_role
 
@@ -9,8 +10,10 @@ _COLUMNS = (Column(title="kind", key="kind"), Column(title="name", key="name"), 
 
 
 @click.command
-@click.option("-n", "--namespace", default=operator_role.NAMESPACE, show_default=True, help="The operator's namespace.")
-@click.option("--service-account", default=operator_role.ACCOUNT, show_default=True, help="The operator's account.")
+@click.option("-n", "--namespace", default=operator_role.NAMESPACE, show_default=True, callback=checked_name,
+              help="The operator's namespace.")  # fmt: skip
+@click.option("--service-account", default=operator_role.ACCOUNT, show_default=True, callback=checked_name,
+              help="The operator's account.")  # fmt: skip
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, default=Format.YAML)
 def command(*, namespace: str, service_account: str, output: Format) -> None:
     """Print the right that the MPI Operator 0.8 lacks: without it no suspended job is ever resumed.

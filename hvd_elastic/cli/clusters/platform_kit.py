@@ -7,6 +7,7 @@ import click
 
 from hvd_elastic.cli.clusters.class_options import chosen_classes, chosen_guard, class_options, guard_options
 from hvd_elastic.cli.clusters.monitoring_options import parsed_labels
+from hvd_elastic.cli.object_names import checked_name
 from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from hvd_elastic.mpijob.problems import InvalidInputError
@@ -38,14 +39,14 @@ _RESOURCE = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[A-Za-z0-9]([-_.A-
 @click.option(
     "--image", default="", help="Of autoscaler and watchdog: this project's, or one built from it. Else neither."
 )
-@click.option("-n", "--namespace", default=_DEFAULTS.autoscaler_namespace, show_default=True,
+@click.option("-n", "--namespace", default=_DEFAULTS.autoscaler_namespace, show_default=True, callback=checked_name,
               help="Of the autoscaler.")  # fmt: skip
-@click.option("--operator-namespace", default=_DEFAULTS.operator_namespace, show_default=True,
+@click.option("--operator-namespace", default=_DEFAULTS.operator_namespace, show_default=True, callback=checked_name,
               help="Of the MPI Operator.")  # fmt: skip
-@click.option("--operator-account", default=_DEFAULTS.operator_account, show_default=True,
+@click.option("--operator-account", default=_DEFAULTS.operator_account, show_default=True, callback=checked_name,
               help="ServiceAccount of the MPI Operator.")  # fmt: skip
 @click.option("--monitoring-namespace", default=_DEFAULTS.monitoring_namespace, show_default=True,
-              help="Of alert rules and dashboard.")  # fmt: skip
+              callback=checked_name, help="Of alert rules and dashboard.")  # fmt: skip
 @click.option("--label", "labels", metavar="KEY=VALUE", multiple=True,
               help="Of alert rules and dashboard. May be repeated.")  # fmt: skip
 @click.option("--with", "switched_on", type=click.Choice(COMPONENTS), multiple=True,

@@ -5,21 +5,13 @@ from pathlib import Path
 
 import click
 
+from hvd_elastic.cli.object_names import checked_name
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 
 
-def _name(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    from hvd_elastic.mpijob.description.object_names import object_name
-
-    try:
-        return object_name(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} {error}") from None
-
-
 @click.command
-@click.option("--operator-namespace", required=True, callback=_name, help="Of the MPI Operator.")
-@click.option("--operator-deployment", default="mpi-operator", show_default=True, callback=_name,
+@click.option("--operator-namespace", required=True, callback=checked_name, help="Of the MPI Operator.")
+@click.option("--operator-deployment", default="mpi-operator", show_default=True, callback=checked_name,
               help="Of the MPI Operator.")  # fmt: skip
 @click.option("--period", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds between looks.")
 @click.option("--alive-file", type=click.Path(dir_okay=False, path_type=Path),

@@ -8,10 +8,11 @@ from typing import Final
 import click
 
 from hvd_elastic.launcher.launcher_log import configure
-from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
+from hvd_elastic.mpijob.contract import ENV_ENGINE, ENV_LOG_FORMAT, Engine
 
 logger = logging.getLogger("hvd_elastic.launcher")
 
+_NO_TORCH: Final = "horovodrun's workers find each other by Horovod alone; hvd-elastic launch takes the same flags"
 _WAYS_OUT: Final = "build it with `hvd-elastic install-horovod`, or write `launcher: launch`"
 
 
@@ -29,6 +30,8 @@ def command(arguments: tuple[str, ...]) -> None:
     from hvd_elastic.launcher.horovodrun.horovodrun_command import parse
     from hvd_elastic.launcher.horovodrun.supervisor import supervise
 
+    if os.environ.get(ENV_ENGINE) == Engine.TORCH:
+        raise click.UsageError(f"{ENV_ENGINE}={Engine.TORCH}: {_NO_TORCH}")
     job = parse(arguments)
     configure(verbose=False, as_json=os.environ.get(ENV_LOG_FORMAT) == "json")
     if SAFE_PATCH not in installed_patches():

@@ -130,6 +130,8 @@ class ClusterFacts:
     """All ValidatingAdmissionPolicies."""
     mutating_policies: Sequence[Json] = ()
     """All MutatingAdmissionPolicies; none before Kubernetes 1.36."""
+    mutating_bindings: Sequence[Json] = ()
+    """All MutatingAdmissionPolicyBindings: a policy without one does nothing."""
     pod_groups: Sequence[Json] = ()
     """Kubernetes' own, in the namespace."""
     volcano_configuration: str = ""

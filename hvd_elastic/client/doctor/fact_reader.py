@@ -113,6 +113,7 @@ class FactReader:
             cluster_queues=ask(Fact.QUEUES, lambda: self._of_kueue("/clusterqueues"), []),
             validating_policies=self._policies("validatingadmissionpolicies"),
             mutating_policies=self._policies("mutatingadmissionpolicies"),
+            mutating_bindings=self._policies("mutatingadmissionpolicybindings"),
             pod_groups=ask(Fact.POD_GROUPS, self._pod_groups, []),
             volcano_configuration=ask(Fact.VOLCANO, lambda: self._text_of(_VOLCANO_CONFIGURATION), ""),
             kueue_configuration=ask(Fact.CONFIG_MAPS, lambda: self._text_of(_KUEUE_CONFIGURATION), ""),

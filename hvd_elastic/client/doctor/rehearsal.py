@@ -21,12 +21,13 @@ from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.doctor import rehearsal_manifests as manifests
 from hvd_elastic.client.doctor.cluster_facts import Right
 from hvd_elastic.client.doctor.fact_reader import NEEDED_RIGHTS, FactReader
+from hvd_elastic.client.doctor.rehearsal_manifests import RehearsalImage
 from hvd_elastic.client.doctor.rehearsal_record import RehearsalRecord, ToldStep, told_steps, trouble_of
 from hvd_elastic.client.doctor.rehearsal_stage import WORKERS, RehearsalRefusedError, Stage, choose_stage, gpus_held
 from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.logs.job_log import JobLog, NoLogError
 from hvd_elastic.client.logs.log_reading import LogRequest
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, GPU_RESOURCE, LABEL_JOB_ROLE, Role
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, GPU_RESOURCE, LABEL_JOB_ROLE, Engine, Role
 from hvd_elastic.priorityclasses import DEFAULTS, Tier
 
 START_SECONDS: Final = 300.0
@@ -47,12 +48,16 @@ _RIGHTS: Final = (
 """In every namespace: the one of the rehearsal is not there yet."""
 
 
-def image_of_newest(jobs: Iterable[Json]) -> str:
-    """The image of the newest MPIJob that was generated from a description; empty if there is none."""
+def image_of_newest(jobs: Iterable[Json]) -> RehearsalImage | None:
+    """The image of the newest MPIJob that was generated from a description; None if there is none."""
     ours = [job for job in jobs if ANNOTATION_SPEC in (job["metadata"].get("annotations") or {})]
     newest = max(ours, key=lambda job: str(job["metadata"]["creationTimestamp"]), default=None)
-    image = description_of(newest).get("image") if newest else None
-    return image if isinstance(image, str) else ""
+    description = description_of(newest) if newest else {}
+    image = description.get("image")
+    if not isinstance(image, str):
+        return None
+    is_torch = description.get("engine") == Engine.TORCH
+    return RehearsalImage(name=image, engine=Engine.TORCH if is_torch else Engine.HOROVOD)
 
 
 class Rehearsal:
@@ -63,7 +68,7 @@ class Rehearsal:
         cluster: ClusterClient,
         *,
         suffix: str,
-        image: str = "",
+        image: RehearsalImage | None = None,
         resource: str = GPU_RESOURCE,
         say: Callable[[str], None] = lambda _sentence: None,
         clock: Callable[[], float] = time.monotonic,
@@ -74,7 +79,7 @@ class Rehearsal:
         Args:
             cluster: where it takes place.
             suffix: of the namespace's name; no other rehearsal may have it.
-            image: of the job. Empty: that of the newest job of this client's namespace. Those of other namespaces are
+            image: of the job. None: that of the newest job of this client's namespace. Those of other namespaces are
                 their tenants' code, which must not run for an administrator.
             resource: the GPUs that nodes offer.
             say: is told what happens.
@@ -115,13 +120,13 @@ class Rehearsal:
             fix = "hvd-elastic priorityclasses | kubectl apply -f -"
             raise RehearsalRefusedError(f"there is no PriorityClass {' and no '.join(missing)}: {fix}")
 
-    def _known_image(self) -> str:
+    def _known_image(self) -> RehearsalImage:
         namespace = self._cluster.namespace
         try:
             image = image_of_newest(self._cluster.list(f"/apis/kubeflow.org/v2beta1/namespaces/{namespace}/mpijobs"))
         except NotFoundError as error:
             raise RehearsalRefusedError("this cluster serves no MPIJob v2beta1: install the MPI Operator") from error
-        if not image:
+        if image is None:
             raise RehearsalRefusedError(
                 f"no job in namespace {namespace} has an image that could be taken: name one with --image"
             )
@@ -133,11 +138,11 @@ class Rehearsal:
 
     # --- The play ----------------------------------------------------------------------------------------------------
 
-    def _play(self, stage: Stage, image: str) -> RehearsalRecord:
+    def _play(self, stage: Stage, image: RehearsalImage) -> RehearsalRecord:
         record = RehearsalRecord(workers=WORKERS)
         made = [self._make(one) for one in manifests.job(self._name, image, stage, self._resource)]
         mpijob = next(one for one in made if one["kind"] == "MPIJob")
-        self._say(f"a job of {WORKERS} workers is made from {image}")
+        self._say(f"a job of {WORKERS} workers is made from {image.name}")
         started = self._time({"started": lambda: self._size(mpijob) == WORKERS}, START_SECONDS)
         record = replace(record, started=started["started"])
         if record.started is None:
@@ -152,10 +157,10 @@ class Rehearsal:
         record = replace(record, grew=grew["grew"])
         return self._with_trouble(replace(record, steps=self._steps(mpijob)))
 
-    def _give_way(self, record: RehearsalRecord, stage: Stage, image: str, mpijob: Json) -> RehearsalRecord:
+    def _give_way(self, record: RehearsalRecord, stage: Stage, image: RehearsalImage, mpijob: Json) -> RehearsalRecord:
         before = self._workers()
         self._require_alone(stage)
-        self._make(manifests.inference(self._name, image, stage, self._resource))
+        self._make(manifests.inference(self._name, image.name, stage, self._resource))
         happened = self._time(
             {
                 "ran": self._inference_runs,

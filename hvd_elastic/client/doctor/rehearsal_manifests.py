@@ -1,10 +1,11 @@
 """What a rehearsal makes in its namespace: a small job, and the inference pod that it gives way to."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hvd_elastic.client.doctor.rehearsal_stage import WORKERS, Stage
-from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY
+from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY, Engine
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.pod_parts import container_security, pod_security
@@ -21,13 +22,22 @@ _ANY_TAINT: Final = {"operator": "Exists"}
 Json = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RehearsalImage:
+    """The image of a rehearsal's job."""
+
+    name: str
+    engine: Engine = Engine.HOROVOD
+    """What its scripts train over. One without Horovod rehearses with torch.distributed alone."""
+
+
 def namespace(suffix: str) -> Json:
     """The namespace of one rehearsal. Whoever deletes it deletes all of the rehearsal."""
     metadata = {"name": f"{_PREFIX}{suffix}", "labels": {LABEL_MANAGED_BY: MANAGED_BY}}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def job(namespace: str, image: str, stage: Stage, resource: str) -> Sequence[Json]:
+def job(namespace: str, image: RehearsalImage, stage: Stage, resource: str) -> Sequence[Json]:
     """The job's manifests, in the order in which they are made. Its workers run on the stage's nodes only.
 
     Raises InvalidInputError if `image` or `resource` cannot be one.
@@ -37,7 +47,8 @@ def job(namespace: str, image: str, stage: Stage, resource: str) -> Sequence[Jso
         {
             "name": JOB,
             "namespace": namespace,
-            "image": image,
+            "image": image.name,
+            "engine": image.engine.value,
             "command": ["python", "-m", _MODULE],
             "workers": {
                 "min": 1,

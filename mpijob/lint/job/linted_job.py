@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from hvd_elastic.mpijob.clouds.accelerators import is_accelerator
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, HOSTS_SCRIPT, SSH_PORT
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ENV_ENGINE, HOSTS_SCRIPT, SSH_PORT, Engine
 from hvd_elastic.mpijob.lint.document.manifest_reader import Document
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.container_command import ContainerCommand, ShellWord, expand, unwrap
@@ -161,6 +161,17 @@ class LintedJob:
         if words and words[0].program == "hvd-elastic":  # brings its own
             return BUNDLED
         return of_image(self.launcher.pod.main.view.get("image").text)
+
+    @property
+    def engine(self) -> ManifestView:
+        """The variable of the launcher, or else of the workers, that says what trains; it may not exist."""
+        variables = [replica.pod.main.variable(ENV_ENGINE) for replica in (self.launcher, self.worker)]
+        return next((variable for variable in variables if variable.exists), variables[0])
+
+    @property
+    def needs_horovod(self) -> bool:
+        """Whether Horovod trains, and not torch.distributed."""
+        return self.engine.get("value").text != Engine.TORCH
 
     @property
     def slots(self) -> int:

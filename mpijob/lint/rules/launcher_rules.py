@@ -409,7 +409,7 @@ def mpi_controller(job: LintedJob) -> Iterator[Violation]:
 )
 def unset_gloo_timeout(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic jobs that leave Gloo's timeout at its default."""
-    if job.elastic and _gloo_seconds(job) is None:
+    if job.elastic and job.needs_horovod and _gloo_seconds(job) is None:
         environment = job.launcher.pod.main.view.get("env")
         yield violation(
             environment, "Gloo's timeout is the default of 30 s; choose a value for HOROVOD_GLOO_TIMEOUT_SECONDS"
@@ -451,7 +451,7 @@ def short_gloo_timeout(job: LintedJob) -> Iterator[Violation]:
     seconds = _gloo_seconds(job)
     value = integer(seconds.text) if seconds else None
     workers = job.worker.replicas or 0
-    if not job.elastic or seconds is None or value is None:
+    if not (job.elastic and job.needs_horovod) or seconds is None or value is None:
         return
     if value < _MANY_WORKERS_GLOO_SECONDS and workers >= _MANY_WORKERS:
         yield violation(
@@ -568,3 +568,28 @@ def static_but_elastic(job: LintedJob) -> Iterator[Violation]:
     static = job.view.get("metadata", "annotations", SILENCE_ANNOTATION_PREFIX + STATIC)
     if static.exists and job.elastic:
         yield violation(static, "the job is elastic")
+
+
+@rule(
+    "HE120",
+    "torch-under-horovodrun",
+    Severity.ERROR,
+    keeps_from_starting=True,
+    why="HVD_ELASTIC_ENGINE=torch has the processes train over torch.distributed. Those that horovodrun starts find "
+    "each other by Horovod alone: its rendezvous has no store for torch.",
+    fix="Run `hvd-elastic launch`, which takes the same flags, or remove the variable.",
+    part=ManifestPart.LAUNCHER,
+    bad="""
+command: [horovodrun, -np, "2", --host-discovery-script, /hosts, python, train.py]
+env: [{name: HVD_ELASTIC_ENGINE, value: torch}]
+""",
+    good="""
+command: [hvd-elastic, launch, -np, "2", --host-discovery-script, /hosts, python, train.py]
+env: [{name: HVD_ELASTIC_ENGINE, value: torch}]
+""",
+)
+def torch_under_horovodrun(job: LintedJob) -> Iterator[Violation]:
+    """Finds jobs over torch.distributed that another launcher than ours starts."""
+    ours = job.command_line.program in (LauncherProgram.HVD_ELASTIC, LauncherProgram.OTHER)
+    if not job.needs_horovod and not ours:
+        yield violation(job.engine, f"{job.command_line.program} cannot start processes that train over torch")

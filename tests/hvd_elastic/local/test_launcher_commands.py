@@ -56,6 +56,12 @@ def test_the_environment_is_the_contracts_with_local_values(tmp_path: Path) -> N
     assert "HVD_ELASTIC_CHECKPOINT" not in environment
 
 
+def test_the_job_says_what_it_trains_over_and_not_what_is_inherited() -> None:
+    torch = {"HVD_ELASTIC_ENGINE": "torch"}
+    assert local_environment(job(), torch)["HVD_ELASTIC_ENGINE"] == "horovod"
+    assert local_environment(job(engine="torch", launcher="launch"), {})["HVD_ELASTIC_ENGINE"] == "torch"
+
+
 def test_the_users_own_number_of_threads_stands() -> None:
     assert local_environment(job(), {"OMP_NUM_THREADS": "7"})["OMP_NUM_THREADS"] == "7"
     assert int(local_environment(job(), {})["OMP_NUM_THREADS"]) >= 1

@@ -4,7 +4,6 @@ import pytest
 
 from hvd_elastic.local.local_checks import local_problems
 from hvd_elastic.local.local_run import TimedResize, parse_resizes
-from hvd_elastic.mpijob.contract import Engine
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.stores.location import Location
@@ -101,9 +100,3 @@ def test_every_bad_resize_is_named() -> None:
         parse_resizes("20:1,x:2,3,4:-1")
 
     assert [problem.value for problem in error.value.problems] == ["x:2", "3", "4:-1"]
-
-
-def test_horovodrun_launches_no_job_over_torch() -> None:
-    spec = read_job(None, {"name": "job", "command": ["python", "-c", "pass"], "launcher": "horovodrun"})
-    (problem,) = local_problems(spec, engine=Engine.TORCH)
-    assert str(problem).startswith("launcher.kind: 'horovodrun': is Horovod's own launcher"), problem

@@ -25,6 +25,8 @@ SECRETS = [
     "WANDB_API_KEY",
     "APIKEY",
     "AZURE_STORAGE_KEY",
+    "AZURE_OPENAI_KEY",
+    "GITHUB_PAT",
     "GOOGLE_CREDENTIALS",
 ]
 OTHERS = [
@@ -34,6 +36,7 @@ OTHERS = [
     "SORT_KEY",
     "PASSWORD_FILE",
     "PWD",
+    "PATH",
 ]
 
 

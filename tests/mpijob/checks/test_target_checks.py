@@ -86,6 +86,7 @@ def test_kueue_leaves_a_pytorchjob_no_way_out_but_an_mpijob() -> None:
     ("keys", "path"),
     [
         ({"launcher": "launch"}, "launcher.kind"),
+        ({"launcher": "launch", "engine": "torch"}, "engine"),
         ({"autoscale": "shared", "workers__gpus": 1}, "autoscale"),
         ({"restarts": 3}, "restarts"),
         ({"queue": {"system": "kueue", "name": "q", "whole": True}, "checkpoint": "s3://bucket"}, "queue.whole"),

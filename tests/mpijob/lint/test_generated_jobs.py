@@ -25,6 +25,7 @@ rarer = st.fixed_dictionaries(
     optional={
         "queue": st.builds(lambda name: {"system": "kueue", "name": name}, names),
         "disruption_budget": st.booleans(),
+        "engine": st.just("torch"),
         "gpu_type": st.sampled_from(["t4", "v100", "a100", "h100"]),
         "env": st.dictionaries(st.from_regex(r"[A-Z][A-Z_]{0,8}", fullmatch=True), texts, max_size=3),
     },

@@ -195,3 +195,15 @@ def test_horovodrun_takes_what_it_is_given() -> None:
     assert flags.elastic_timeout == launcher_pod.HOROVODRUN_ELASTIC_TIMEOUT_SECONDS
     assert flags.nics == {"eth0"}
     assert flags.command[-3:] == ["/run/hvd-elastic/adopt", "python", "train.py"]
+
+
+def test_launcher_and_workers_know_the_engine() -> None:
+    def environments(**keys: object) -> list[dict[str, str]]:
+        containers = [pod["containers"][0] for pod in pods(job(launcher="launch", **keys))]
+        return [{item["name"]: item.get("value") for item in container["env"]} for container in containers]
+
+    for environment in environments(engine="torch"):
+        assert environment["HVD_ELASTIC_ENGINE"] == "torch"
+        assert not [name for name in environment if name.startswith("HOROVOD_")]
+    for environment in environments():  # a trainer of an older release knows no such variable
+        assert "HVD_ELASTIC_ENGINE" not in environment

@@ -37,6 +37,7 @@ class Fault(StrEnum):
     FLIPPED_DOWN = "one bit of the answer's body is flipped"
     FLIPPED_UP = "one bit of the request's body is flipped"
     DRIP = "the answer's body comes one byte at a time, without end"
+    NO_ETAG = "the store names no version of what it has"
     IGNORE_CONDITIONS = "the store does not know conditional writes"
 
 
@@ -172,6 +173,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.cut()
             case Fault.FLIPPED_DOWN:
                 self.answer(status, flip(content), headers)
+            case Fault.NO_ETAG:
+                self.answer(status, content, [one for one in headers if one[0].lower() != "etag"])
             case Fault.DRIP:
                 self.answer(status, content, headers, send=b"")
                 self.drip(content)

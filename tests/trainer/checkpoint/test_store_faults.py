@@ -259,6 +259,12 @@ def test_an_endpoint_that_ignores_conditions_is_refused(cloud: Cloud, opened: Op
         opened(cloud.url)
 
 
+def test_an_endpoint_without_etags_is_refused(s3_url: str, faults: Faults, opened: Open) -> None:
+    faults.add(Fault.NO_ETAG, "PUT", ".", times=99)
+    with pytest.raises(StoreError, match="without ETag"):
+        opened(s3_url)
+
+
 def test_a_quota_is_a_full_store(s3_url: str) -> None:
     """MinIO answers 507, others name the quota. So older checkpoints make room, and nothing is asked again in vain."""
     from botocore.exceptions import ClientError

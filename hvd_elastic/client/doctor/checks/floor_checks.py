@@ -28,7 +28,7 @@ def floor(facts: ClusterFacts) -> Iterator[Verdict]:
     if policy is None:
         yield _without_policy(asking, facts.version)
         return
-    amiss = [*_class(facts), *_unraised(facts), *_on_spot(facts)]
+    amiss = [*_unbound(policy, facts), *_class(facts), *_unraised(facts), *_on_spot(facts)]
     yield from amiss
     if not amiss:
         yield ok(f"the MutatingAdmissionPolicy {policy['metadata']['name']} gives it")
@@ -54,6 +54,12 @@ def _without_policy(asking: list[str], version: str) -> Verdict:
             f"upgrade to 1.{FIRST_MINOR}, or leave workers.floor out",
         )
     return error(f"{what}: there is no policy that gives it", _KIT)
+
+
+def _unbound(policy: Mapping[str, Any], facts: ClusterFacts) -> Iterator[Verdict]:
+    name = policy["metadata"]["name"]
+    if all(binding["spec"].get("policyName") != name for binding in facts.mutating_bindings):
+        yield error(f"the MutatingAdmissionPolicy {name} has no binding, so it raises no pod", _KIT)
 
 
 def _class(facts: ClusterFacts) -> Iterator[Verdict]:

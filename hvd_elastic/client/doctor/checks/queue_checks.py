@@ -155,11 +155,10 @@ def _floor(name: str, cluster_queue: Mapping[str, Any], facts: ClusterFacts) -> 
         for one in others
         if _lent_gpus(one) and (one["spec"].get("preemption") or {}).get("reclaimWithinCohort", "Never") == "Never"
     ]
-    if keeping:
+    for other in keeping:
         yield warning(
-            f"{', '.join(keeping)} {'lend' if len(keeping) > 1 else 'lends'} GPUs to {name} and never "
-            f"{'take' if len(keeping) > 1 else 'takes'} them back: inference there waits until training ends",
-            f"kubectl patch clusterqueue {keeping[0]} --type merge "
+            f"{other} lends GPUs to {name} and never takes them back: inference there waits until training ends",
+            f"kubectl patch clusterqueue {other} --type merge "
             '-p \'{"spec":{"preemption":{"reclaimWithinCohort":"Any"}}}\'',
         )
     lent = sum(map(_lent_gpus, others))

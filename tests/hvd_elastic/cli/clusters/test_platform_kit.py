@@ -44,6 +44,16 @@ def test_the_name_of_a_class_reaches_every_part(tmp_path: Path) -> None:
         assert "inference-pc" not in text
 
 
+@pytest.mark.parametrize(
+    "flag", ["--namespace", "--operator-namespace", "--operator-account", "--monitoring-namespace"]
+)
+def test_a_name_that_kubernetes_does_not_take(flag: str, tmp_path: Path) -> None:
+    ran = CliRunner().invoke(command, [str(tmp_path / "kit"), flag, "MPI operator"])
+    assert ran.exit_code == 2
+    assert "'MPI operator' is not the name of a Kubernetes object" in " ".join(ran.output.split())
+    assert not (tmp_path / "kit").exists()
+
+
 def test_another_account_of_the_operator(tmp_path: Path) -> None:
     run(str(tmp_path), "--operator-namespace", "kubeflow", "--operator-account", "operator")
     _, binding = yaml.safe_load_all((tmp_path / "operator-role.yaml").read_text())

@@ -118,7 +118,7 @@ def floored(name: str, *, priority: int = 100_000_000) -> dict[str, Any]:
 
 
 FLOORED = one(job(workers={"min": 1, "max": 3, "gpus": 1, "floor": 2}), "MPIJob")
-FLOOR_POLICY = floor_policy(DEFAULTS[1])[:1]
+FLOOR = dict(zip(("mutating_policies", "mutating_bindings"), ([one] for one in floor_policy(DEFAULTS[1])), strict=True))
 SAMPLE_POLICY = {
     "metadata": {"name": "sample-validating-admission-policy"},
     "spec": {
@@ -383,23 +383,20 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             "Kubernetes v1.35.4 has no MutatingAdmissionPolicies of v1",
         ),
         (
-            replace(SOUND, mutating_policies=FLOOR_POLICY, priority_classes=SOUND.priority_classes[:1]),
+            replace(SOUND, **FLOOR, priority_classes=SOUND.priority_classes[:1]),
             "floor",
             Level.ERROR,
             "floor-pc does not exist",
         ),
+        (replace(SOUND, mutating_policies=FLOOR["mutating_policies"]), "floor", Level.ERROR, "has no binding"),
         (
-            replace(
-                SOUND, mutating_policies=FLOOR_POLICY, workers=[floored("w-0"), floored("w-1", priority=80_000_001)]
-            ),
+            replace(SOUND, **FLOOR, workers=[floored("w-0"), floored("w-1", priority=80_000_001)]),
             "floor",
             Level.WARNING,
             "w-1: below the floor of the job, and of a class that inference preempts",
         ),
         (
-            replace(
-                SOUND, mutating_policies=FLOOR_POLICY, nodes=[node(spot=True), node("plain")], workers=[floored("w-0")]
-            ),
+            replace(SOUND, **FLOOR, nodes=[node(spot=True), node("plain")], workers=[floored("w-0")]),
             "floor",
             Level.WARNING,
             "w-0: below the floor of the job, and on a spot node",
@@ -498,7 +495,7 @@ def test_what_is_wrong_is_said(facts: ClusterFacts, check: str, level: Level, ev
             cluster_queue(gpus=1), cluster_queue("serving", gpus=3, reclaimWithinCohort="Any")]),
         replace(SOUND, validating_policies=[*guard_manifests(DEFAULTS, [ClassUser(namespace="serving")], [])]),
         replace(SOUND, pod_groups=[{"metadata": {"name": "g"}, "spec": {"disruptionMode": {"single": {}}}}]),
-        replace(SOUND, mutating_policies=FLOOR_POLICY, mpijobs=[FLOORED],
+        replace(SOUND, **FLOOR, mpijobs=[FLOORED],
                 workers=[floored("w-0"), floored("w-2", priority=80_000_001)]),
         replace(SOUND, webhooks=[
             Webhook(name="w", resources=frozenset({"pods"}), service="a/b", ready_addresses=2)]),

@@ -12,9 +12,10 @@ from hvd_elastic.cli.clusters.doctor import command
 from hvd_elastic.client.connection.cluster_client import ClusterClient, RefusedError
 from hvd_elastic.client.doctor import rehearsal
 from hvd_elastic.client.doctor.rehearsal import Rehearsal, image_of_newest
+from hvd_elastic.client.doctor.rehearsal_manifests import RehearsalImage
 from hvd_elastic.client.doctor.rehearsal_record import RehearsalRecord
 from hvd_elastic.client.doctor.rehearsal_stage import RehearsalRefusedError
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, Engine
 from hvd_elastic.priorityclasses import DEFAULTS
 from testbed.kube_api import KubeApi, Request, Status
 from tests.hvd_elastic.client.logs.launchers import stamp
@@ -145,7 +146,12 @@ def rehearse(client: ClusterClient, said: list[str] | None = None, *, image: str
     clock = Clock()
     said = [] if said is None else said
     return Rehearsal(
-        client, suffix="test", image=image, say=said.append, clock=lambda: clock.now, pause=clock.pause
+        client,
+        suffix="test",
+        image=RehearsalImage(name=image) if image else None,
+        say=said.append,
+        clock=lambda: clock.now,
+        pause=clock.pause,
     ).run()
 
 
@@ -256,11 +262,12 @@ def test_without_an_image_that_of_the_newest_job_is_taken(there: Cluster, client
         {"metadata": {"creationTimestamp": f"2026-01-0{day}T00:00:00Z", "annotations": annotations}}
         for day, annotations in (
             (1, {ANNOTATION_SPEC: '{"image":"old"}'}),
-            (2, {ANNOTATION_SPEC: '{"image":"new"}'}),
+            (2, {ANNOTATION_SPEC: '{"image":"new","engine":"torch"}'}),
             (3, {}),
         )
     )
-    assert image_of_newest([new, foreign, old]) == "new"
+    assert image_of_newest([new, foreign, old]) == RehearsalImage(name="new", engine=Engine.TORCH)
+    assert image_of_newest([foreign, old]) == RehearsalImage(name="old", engine=Engine.HOROVOD)
 
 
 def test_the_verb_shows_one_row_for_each_promise(

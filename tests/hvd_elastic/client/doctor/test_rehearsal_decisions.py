@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hvd_elastic.client.doctor.diagnosis import Level
-from hvd_elastic.client.doctor.rehearsal_manifests import collection, inference, job, namespace
+from hvd_elastic.client.doctor.rehearsal_manifests import RehearsalImage, collection, inference, job, namespace
 from hvd_elastic.client.doctor.rehearsal_record import (
     RehearsalRecord,
     ToldStep,
@@ -17,6 +17,7 @@ from hvd_elastic.client.doctor.rehearsal_record import (
 )
 from hvd_elastic.client.doctor.rehearsal_stage import RehearsalRefusedError, Stage, choose_stage, gpus_held
 from hvd_elastic.client.logs.log_line import parse_line
+from hvd_elastic.mpijob.contract import Engine
 
 GPU = "nvidia.com/gpu"
 Json = dict[str, Any]
@@ -75,6 +76,7 @@ def test_a_refusal_says_what_is_against_each_node(nodes: list[Json], said: str) 
         choose_stage(nodes, [holder("model", "held")], GPU)
 
 
+IMAGE = RehearsalImage(name="image")
 STAGE = Stage(nodes=("a", "b"), inference_node="a", inference_gpus=3)
 
 
@@ -84,7 +86,7 @@ def placed_on(pod: Json) -> list[str]:
 
 
 def test_the_job_s_workers_run_on_the_stage_and_nowhere_else() -> None:
-    made = job("space", "image", STAGE, "amd.com/gpu")
+    made = job("space", IMAGE, STAGE, "amd.com/gpu")
     (mpijob,) = [one for one in made if one["kind"] == "MPIJob"]
     workers = mpijob["spec"]["mpiReplicaSpecs"]["Worker"]
     pod = workers["template"]["spec"]
@@ -93,6 +95,13 @@ def test_the_job_s_workers_run_on_the_stage_and_nowhere_else() -> None:
     assert pod["containers"][0]["resources"]["limits"]["amd.com/gpu"] == "1"
     assert GPU not in pod["containers"][0]["resources"]["limits"]
     assert {one["metadata"]["namespace"] for one in made} == {"space"}
+
+
+def test_an_image_without_horovod_rehearses_over_torch() -> None:
+    made = job("space", RehearsalImage(name="image", engine=Engine.TORCH), STAGE, GPU)
+    (mpijob,) = [one for one in made if one["kind"] == "MPIJob"]
+    for replica in mpijob["spec"]["mpiReplicaSpecs"].values():
+        assert {"name": "HVD_ELASTIC_ENGINE", "value": "torch"} in replica["template"]["spec"]["containers"][0]["env"]
 
 
 def test_inference_asks_for_what_makes_one_worker_go() -> None:
@@ -105,7 +114,7 @@ def test_inference_asks_for_what_makes_one_worker_go() -> None:
 def test_where_a_manifest_is_posted() -> None:
     assert collection(namespace("x")) == "/api/v1/namespaces"
     assert collection(inference("s", "image", STAGE, GPU)) == "/api/v1/namespaces/s/pods"
-    paths = {collection(one) for one in job("s", "image", STAGE, GPU)}
+    paths = {collection(one) for one in job("s", IMAGE, STAGE, GPU)}
     assert "/apis/kubeflow.org/v2beta1/namespaces/s/mpijobs" in paths
     assert "/apis/networking.k8s.io/v1/namespaces/s/networkpolicies" in paths
     assert "/apis/rbac.authorization.k8s.io/v1/namespaces/s/rolebindings" in paths
