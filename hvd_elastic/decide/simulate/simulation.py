@@ -34,7 +34,7 @@ def simulate(
     """Play the day. The same arguments give the same outcome.
 
     `share` divides what inference leaves among the jobs; without it they compete as their pods do. `progress` is told
-    which part of the day is done, 200 times at most. docs/simulation-model.md says what is simulated and what is not.
+    which part of the day is done, 200 times at most. docs/simulate.md says what is simulated and what is not.
     """
     idle, tell = ClusterDay(day, stalls), _told_at_steps(progress, day.seconds)
     if way is Way.ORACLE:
