@@ -65,8 +65,8 @@ def command(
     from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.decide.autoscale.controller import Autoscaler
     from hvd_elastic.decide.autoscale.demand_store import DemandStore
+    from hvd_elastic.decide.autoscale.forecast.prometheus_forecast import PrometheusForecast
     from hvd_elastic.decide.autoscale.leadership import Leadership
-    from hvd_elastic.decide.autoscale.prometheus_forecast import PrometheusForecast
     from hvd_elastic.decide.autoscale.state_reader import StateReader
 
     if (prometheus is None) != (forecast is None):

@@ -56,3 +56,7 @@ POD_GROUPS: Final = KnownApi(group="scheduling.k8s.io", versions=("v1beta1", "v1
 """Of Kubernetes 1.37, behind the gate GenericWorkload, which is off; v1 of this group has PriorityClasses alone."""
 CLAIMED_DEVICES: Final = KnownApi(group="resource.k8s.io", versions=("v1",))
 """On by default from Kubernetes 1.34 on."""
+SCALERS: Final = KnownApi(group="autoscaling", versions=("v2",))
+"""HorizontalPodAutoscalers with metrics beside CPU. Stable from Kubernetes 1.23 on."""
+KEDA: Final = KnownApi(group="keda.sh", versions=("v1alpha1",))
+"""ScaledObjects; up to 2.21 KEDA has had no other version."""

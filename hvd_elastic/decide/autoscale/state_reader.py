@@ -1,22 +1,20 @@
 """Reads what the decision needs: jobs, nodes, pods, and what inference will need."""
 
-import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
-from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json
+from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.job_lookup import cluster_time
 from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.client.operations.submitted_job import MPIJOB_API
 from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.decide.autoscale.decision import SharedCluster
-from hvd_elastic.decide.autoscale.hpa_demand import HPA_PATH, HpaDemand, coming_gpus
+from hvd_elastic.decide.autoscale.forecast.scaler_demand import coming_gpus, starting
+from hvd_elastic.decide.autoscale.forecast.scaler_reader import ScalerReader
 from hvd_elastic.decide.autoscale.pod_reader import GpuPodReader
 from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, counted
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
-
-log = logging.getLogger(__name__)
 
 
 class StateReader:
@@ -33,8 +31,7 @@ class StateReader:
         self._cluster, self._namespaces, self._forecast = cluster, tuple(namespaces), forecast
         self._pods = GpuPodReader(cluster)
         self._node_reading, self._job_reading = ObjectReading("node"), ObjectReading("MPIJob")
-        self._hpa_reading = ObjectReading("HorizontalPodAutoscaler")
-        self._hpas_refused = False
+        self._scalers = ScalerReader(cluster)
 
     def read(self) -> tuple[SharedCluster, float]:
         """The state, and the API server's clock in Unix seconds. Raises ClusterError if a part cannot be read.
@@ -44,17 +41,19 @@ class StateReader:
         now = cluster_time(self._cluster)
         with ThreadPoolExecutor() as pool:
             pods = pool.submit(self._pods.read)
-            hpas = pool.submit(self._hpas)
+            demands = pool.submit(self._scalers.demands)
             forecast = pool.submit(self._forecast)
             jobs = self._jobs()
             nodes = self._nodes(sorted({job.resource for job in jobs} or {GPU_RESOURCE}))
         found = tuple(counted(pods.result(), nodes))
+        called_for = demands.result()
+        templates = counted(self._scalers.templates(starting(called_for, found)), nodes)
         inference = sum(pod.gpus for pod in found if not pod.job)
         state = SharedCluster(
             jobs=jobs,
             nodes=nodes,
             pods=found,
-            coming=max(0, forecast.result() - inference, coming_gpus(hpas.result(), found)),
+            coming=max(0, forecast.result() - inference, coming_gpus(called_for, found, templates)),
         )
         return state, now
 
@@ -72,15 +71,3 @@ class StateReader:
         paths = [f"{root}/namespaces/{name}/mpijobs" for name in self._namespaces] or [f"{root}/mpijobs"]
         found = ({"apiVersion": MPIJOB_API, **job} for path in paths for job in self._cluster.list(path))
         return tuple(self._job_reading.each(found, AutoscaledJob.from_json))
-
-    def _hpas(self) -> Sequence[HpaDemand]:
-        """A forecast, not a part of the state: without it the autoscaler decides as if there were no HPA."""
-        try:
-            found = list(self._hpa_reading.each(self._cluster.list(HPA_PATH), HpaDemand.from_json))
-        except ClusterError as error:
-            if not self._hpas_refused:
-                log.warning("HorizontalPodAutoscalers give no forecast: %s", error)
-            self._hpas_refused = True
-            return ()
-        self._hpas_refused = False
-        return found

@@ -15,7 +15,6 @@ from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.decide.autoscale.controller import Autoscaler
 from hvd_elastic.decide.autoscale.controller_manifests import manifests
 from hvd_elastic.decide.autoscale.demand_store import DEMAND_NAME, DemandStore, from_text
-from hvd_elastic.decide.autoscale.hpa_demand import HPA_PATH
 from hvd_elastic.decide.autoscale.leadership import LEASE_NAME, Leadership
 from hvd_elastic.decide.autoscale.state_reader import StateReader
 from hvd_elastic.mpijob.contract import ANNOTATION_AUTOSCALER, ANNOTATION_WANTED_WORKERS
@@ -25,6 +24,8 @@ from hvd_elastic.policy.reserve import DemandHistory, DemandWindow
 from testbed.kube_api import CONFIG_MAPS, EVENTS, JOBS, LEASES, NODES, PODS, KubeApi, Request, Status
 
 Json = dict[str, Any]
+
+HPA_PATH = "/apis/autoscaling/v2/horizontalpodautoscalers"
 
 
 def mpijob(name: str, *, gpu_resource: str = "nvidia.com/gpu", **autoscale: object) -> Json:
@@ -63,6 +64,8 @@ def inference_pod(name: str, node: str, gpus: int) -> Json:
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeApi]:
     api = KubeApi()
     api.answers["/version"] = lambda _request: {"gitVersion": "v1.34.0"}
+    api.answers["/apis/autoscaling"] = lambda _request: {"versions": [{"groupVersion": "autoscaling/v2"}]}
+    api.answers[HPA_PATH] = lambda _request: {"metadata": {}, "items": []}
     api.put(NODES, gpu_node("node-a", 6))
     api.put(JOBS, mpijob("one"))
     monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path)))
@@ -246,6 +249,18 @@ def test_what_an_hpa_will_ask_for_is_left_idle(api: KubeApi) -> None:
     api.put(PODS, inference_pod("chat-1", "node-a", 1))
     autoscale("--once")
     assert annotations(api)[ANNOTATION_WANTED_WORKERS] == "3"  # of six: one is held, two are coming
+
+
+def test_what_a_workload_will_ask_for_that_comes_back_from_zero_is_left_idle(api: KubeApi) -> None:
+    waking = hpa(currentReplicas=0, desiredReplicas=2)
+    api.answers[HPA_PATH] = lambda _request: {"metadata": {}, "items": [waking]}
+    autoscale("--once")
+    assert annotations(api)[ANNOTATION_WANTED_WORKERS] == "6"  # nobody knows its pods
+    template = {"spec": {"template": {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}}}
+    api.answers["/apis/apps/v1/namespaces/default/deployments/chat"] = lambda _request: template
+    api.objects[JOBS]["one"]["metadata"]["annotations"].pop(ANNOTATION_WANTED_WORKERS)
+    autoscale("--once")
+    assert annotations(api)[ANNOTATION_WANTED_WORKERS] == "2"
 
 
 def test_without_the_right_to_see_hpas_it_decides_all_the_same(api: KubeApi) -> None:

@@ -21,7 +21,8 @@ from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.decide.autoscale.controller import Autoscaler
 from hvd_elastic.decide.autoscale.decision import AutoscalerMemory, SharedCluster, decide
 from hvd_elastic.decide.autoscale.demand_store import DemandStore, from_text, to_text
-from hvd_elastic.decide.autoscale.hpa_demand import HPA_PATH, HpaDemand
+from hvd_elastic.decide.autoscale.forecast.hpa_demand import hpa_demand
+from hvd_elastic.decide.autoscale.forecast.scaled_object import scaled_object_demand
 from hvd_elastic.decide.autoscale.observed_speeds import MOST_SIZES, ObservedSpeeds
 from hvd_elastic.decide.autoscale.pod_reader import GpuPodReader
 from hvd_elastic.decide.autoscale.shared_cluster import WHOLE_NODE, GpuNode, GpuPod, counted
@@ -144,7 +145,8 @@ def test_the_loop_goes_on_and_names_each_object_once(api: KubeApi, caplog: pytes
     for waits in (gpu_pod("thousand", "1k"), gpu_pod("unheard-of", "1e99"), gpu_pod("placed", "1e99", nodeName="n1")):
         api.put(PODS, waits)
     hpas = [{"metadata": {"name": "odd"}, "spec": {"scaleTargetRef": {}, "maxReplicas": "many"}}]
-    api.answers[HPA_PATH] = lambda _request: {"metadata": {}, "items": hpas}
+    api.answers["/apis/autoscaling"] = lambda _request: {"versions": [{"groupVersion": "autoscaling/v2"}]}
+    api.answers["/apis/autoscaling/v2/horizontalpodautoscalers"] = lambda _request: {"metadata": {}, "items": hpas}
     cluster, stop, turns = cluster_of(api), threading.Event(), threading.Semaphore(0)
     scaler = Autoscaler(cluster, StateReader(cluster), DemandStore(cluster, "default"), may_act=lambda: True)
     loop = threading.Thread(target=scaler.run, args=(stop,), kwargs={"period": 0.01, "alive": turns.release})
@@ -270,5 +272,19 @@ HPA = {
 @given(hostile_values.altered(HPA))
 def test_an_hpa_that_cannot_be_read_leaves_the_others(hpa: Any) -> None:
     reading = ObjectReading("HorizontalPodAutoscaler", lambda _sentence: None)
-    found = list(reading.each([hpa, HPA], HpaDemand.from_json))
+    found = list(reading.each([hpa, HPA], hpa_demand))
+    assert found[-1].replicas == 2
+
+
+SCALED_OBJECT = {
+    "metadata": {"name": "s", "namespace": "team"},
+    "spec": {"scaleTargetRef": {"name": "d"}, "minReplicaCount": 2, "maxReplicaCount": 3},
+    "status": {"conditions": [{"type": "Active", "status": "True"}], "scaleTargetGVKR": {"kind": "Deployment"}},
+}
+
+
+@given(hostile_values.altered(SCALED_OBJECT))
+def test_a_scaled_object_that_cannot_be_read_leaves_the_others(scaled: Any) -> None:
+    reading = ObjectReading("ScaledObject", lambda _sentence: None)
+    found = list(reading.each([scaled, SCALED_OBJECT], scaled_object_demand))
     assert found[-1].replicas == 2

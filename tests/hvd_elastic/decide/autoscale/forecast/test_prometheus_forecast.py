@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.decide.autoscale.prometheus_forecast import PrometheusForecast, forecast_of
+from hvd_elastic.decide.autoscale.forecast.prometheus_forecast import PrometheusForecast, forecast_of
 from testbed.kube_api import KubeApi, Request
 
 QUERY = 'predict_linear(sum(gpus{kind="inference"})[30m:1m], 300)'

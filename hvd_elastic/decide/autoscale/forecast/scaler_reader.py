@@ -1,0 +1,111 @@
+"""Reads the scalers of a cluster, and the templates of what they bring back from zero.
+
+All of it is a forecast, not a part of the state: without it the autoscaler decides as if there were no scaler. So an
+API that does not answer is said, once until it answers again, and left out.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Final, TypeVar
+
+from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json, NotFoundError
+from hvd_elastic.client.connection.known_api import KEDA, SCALERS, KnownApi, NoSuchGroupError
+from hvd_elastic.client.object_reading import ObjectReading
+from hvd_elastic.decide.autoscale.forecast.hpa_demand import hpa_demand
+from hvd_elastic.decide.autoscale.forecast.scaled_object import scaled_object_demand
+from hvd_elastic.decide.autoscale.forecast.scaler_demand import ScalerDemand
+from hvd_elastic.decide.autoscale.shared_cluster import GpuPod
+
+log = logging.getLogger(__name__)
+
+MOST_TEMPLATES: Final = 50
+"""Read in one turn: workloads that come back from zero at once."""
+_TEMPLATES: Final = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
+"""Of `apps/v1`. What a pod of another kind will ask for is known as soon as there is one."""
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+"""Whoever writes a scaler writes the name of its target, which is a part of a path here."""
+_A = TypeVar("_A")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scalers:
+    """One kind of scaler."""
+
+    kind: str
+    plural: str
+    api: KnownApi
+    demand: Callable[[Json], ScalerDemand]
+
+
+_KINDS: Final = (
+    _Scalers("HorizontalPodAutoscaler", "horizontalpodautoscalers", SCALERS, hpa_demand),
+    _Scalers("ScaledObject", "scaledobjects", KEDA, scaled_object_demand),
+)
+
+
+class ScalerReader:
+    """Reads one cluster, again and again. One caller, one thread at a time."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self._readings = {one.kind: ObjectReading(one.kind) for one in _KINDS}
+        self._template_reading = ObjectReading("template of")
+        self._silent: set[str] = set()
+        """What has not answered, and was said."""
+
+    def demands(self) -> Sequence[ScalerDemand]:
+        """What the scalers of all kinds call for."""
+        return [demand for one in _KINDS for demand in self._ask(f"{one.kind}s give", self._of_kind, one)]
+
+    def templates(self, workloads: Iterable[str]) -> Sequence[GpuPod]:
+        """The GPUs that a pod of each workload (`NAMESPACE/KIND/NAME`) will ask for, as a pod that is not there yet."""
+        readable = [one for one in workloads if _path(one)][:MOST_TEMPLATES]
+        return [
+            pod for one in readable for pod in self._ask("templates of workloads at zero give", self._template, one)
+        ]
+
+    def _of_kind(self, kind: _Scalers) -> Iterator[ScalerDemand]:
+        try:
+            root = kind.api.served_path(self._cluster)
+        except NoSuchGroupError:
+            return iter(())
+        objects = self._cluster.list(f"{root}/{kind.plural}")
+        return self._readings[kind.kind].each(objects, kind.demand)
+
+    def _template(self, workload: str) -> Iterator[GpuPod]:
+        try:
+            found = self._cluster.get(_path(workload))
+        except NotFoundError:
+            return iter(())
+        return chain.from_iterable(self._template_reading.each([found], partial(_pods_of, workload)))
+
+    def _ask(self, what: str, read: Callable[[_A], Iterator[_T]], about: _A) -> list[_T]:
+        try:
+            found = list(read(about))
+        except ClusterError as error:
+            if what not in self._silent:
+                log.warning("%s no forecast: %s", what, error)
+            self._silent.add(what)
+            return []
+        self._silent.discard(what)
+        return found
+
+
+def _pods_of(workload: str, found: Json) -> Sequence[GpuPod]:
+    """A pod of a template once for each resource that it asks for, as it is before it has a node."""
+    template = found["spec"]["template"]
+    pod = {"metadata": {**(template.get("metadata") or {}), "name": ""}, "spec": template["spec"]}
+    return [replace(one, workload=workload, job="", node="") for one in GpuPod.each_from_json(pod)]
+
+
+def _path(workload: str) -> str:
+    """Of the object that has the template; empty: none is known."""
+    namespace, kind, name = [*workload.split("/"), "", ""][:3]
+    if kind not in _TEMPLATES or not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)) or workload.count("/") > 2:
+        return ""
+    return f"/apis/apps/v1/namespaces/{namespace}/{_TEMPLATES[kind]}/{name}"
