@@ -29,7 +29,7 @@ def replay(system: LocalSystem, window: str, asks: Sequence[AskedGpus], seconds:
     (folder / EVENTS).mkdir(parents=True)
     demand = InferenceDemand()
     with system.start(folder, SIZE) as places:
-        _wait_trained(places, folder)
+        wait_trained(places, folder)
         began, begin = time.time(), time.monotonic()
         for ask in asks:
             _tend(places, demand, begin + ask.second)
@@ -54,15 +54,16 @@ def replay(system: LocalSystem, window: str, asks: Sequence[AskedGpus], seconds:
     )
 
 
-def _wait_trained(places: Places, folder: Path) -> None:
+def wait_trained(places: Places, folder: Path, size: int = SIZE) -> None:
+    """Wait until the job has done some steps at this size. Raises NeverTrainedError."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         places.tend(time.monotonic())
         steps = Account.read(folder / EVENTS).steps
-        if len(steps) >= LEAD_STEPS and all(step["size"] == SIZE for step in steps[-LEAD_STEPS:]):
+        if len(steps) >= LEAD_STEPS and all(step["size"] == size for step in steps[-LEAD_STEPS:]):
             return
         time.sleep(0.2)
-    raise NeverTrainedError(f"it did not train on {SIZE} hosts within {START_SECONDS:g} s: see {folder}")
+    raise NeverTrainedError(f"it did not train on {size} hosts within {START_SECONDS:g} s: see {folder}")
 
 
 def _tend(places: Places, demand: InferenceDemand, until: float) -> None:
