@@ -3,6 +3,7 @@
 import collections
 import enum
 import json
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_the_head_is_enough() -> None:
 
 def test_it_tells_which_versions_wrote_it() -> None:
     whole = archive({"a": 1})
-    assert outline(whole).writer == {"hvd_elastic": "0.1.0", "torch": str(torch.__version__)}
+    assert outline(whole).writer == {"hvd_elastic": version("hvd-elastic"), "torch": str(torch.__version__)}
     tree = json.dumps({"values": {"dict": [["a", 1]]}, "tensors": []}).encode()
     earlier = whole[:8].numpy().tobytes() + len(tree).to_bytes(8, "little") + tree
     of_an_earlier_version = torch.frombuffer(bytearray(earlier), dtype=torch.uint8)
