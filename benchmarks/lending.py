@@ -5,9 +5,9 @@
 
 On this machine, without Kubernetes: four places stand for the GPUs of a node. Training under `hvd-elastic launch` has
 up to three of them, as in `benchmarks.local_days`, at least one. Servers have the others: real processes with seconds
-of imports and weights, which answer one request at a time in a quarter of a second. Fifteen minutes of recorded
-arrivals (Azure's conversations, of 2023) ask them, through a queue that holds what finds no server, as an activator
-does. How many servers there should be is computed once, by an HPA's rule, and replayed in each arm:
+of imports and weights, which answer four requests at a time, each within a second, its first byte after 0.2 s. Fifteen
+minutes of recorded arrivals (Azure's conversations, of 2023) ask them, through a queue that holds what finds no place,
+as an activator does. How many servers there should be is computed once, by an HPA's rule, and replayed in each arm:
 
 - idle GPUs: one is training's, the others wait for servers;
 - lent: training has all that servers do not use, and gives it back when one is called for;
@@ -46,7 +46,7 @@ OUT: Final = Path("out/bench-lending")
 REQUESTS: Final = TRACES / "inference_requests_azure2023_1s.csv"
 SERVICE: Final = "conv"
 EACH: Final = 2.8
-"""Requests a second for which a server is called for: 70% of what it can answer."""
+"""Requests a second for which a server is called for: 70% of the four that it can answer."""
 RESERVE_AIM: Final = 0.5
 """Seconds of p99 above idle GPUs, with a reserve."""
 LENT_AIM: Final = 1.3

@@ -23,6 +23,8 @@ from testbed.cluster.training import Account
 LOOK_SECONDS: Final = 0.01
 START_SECONDS: Final = 120.0
 """In which the first servers must listen."""
+SLOTS: Final = 4
+"""Requests that a server answers at once. With one, the queue that any burst makes would hide what a GPU costs."""
 TIMEOUT_SECONDS: Final = 60.0
 """After which who asks goes away: an error."""
 
@@ -66,7 +68,7 @@ class _Requests:
 
     arrivals: Sequence[float]
     """Seconds of the monotonic clock."""
-    held: HeldRequests = field(default_factory=HeldRequests)
+    held: HeldRequests = field(default_factory=lambda: HeldRequests(slots=SLOTS))
     waits: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     _come: int = 0
@@ -111,7 +113,7 @@ def replay(
     servers = Servers(command=serving, folder=folder)
     nodes = StartedNodes(delay=node_seconds)
     first = at(schedule, 0.0)
-    with training(folder, SIZE) as places, ThreadPoolExecutor(2 * MOST_SERVERS) as pool, ExitStack() as ending:
+    with training(folder, SIZE) as places, ThreadPoolExecutor(2 * SLOTS * MOST_SERVERS) as pool, ExitStack() as ending:
         ending.callback(servers.end)
         wait_trained(places, folder)
         places.want(arm.training(first))

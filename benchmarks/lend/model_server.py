@@ -1,4 +1,4 @@
-"""A server as inference has them, in small: seconds of imports and weights, then a request at a time over HTTP.
+"""A server as inference has them, in small: seconds of imports and weights, then several requests at once over HTTP.
 
 It listens when the weights are loaded. The first byte of an answer comes after the model has run, `--first` seconds at
 least; the rest follows `--rest` seconds later. SIGTERM: no new request, and the end when all are answered.
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--weights", type=Path, required=True, help="made if they are not there")
     parser.add_argument("--first", type=float, default=0.2, help="seconds until the first byte of an answer, at least")
-    parser.add_argument("--rest", type=float, default=0.05, help="seconds from there until its end")
+    parser.add_argument("--rest", type=float, default=0.8, help="seconds from there until its end")
     flags = parser.parse_args()
     torch.set_num_threads(1)
     model = network()

@@ -1,9 +1,12 @@
 """`benchmarks.lending`: what is replayed, who waits for what, and the figures; and a short window of real servers."""
 
+import json
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from benchmarks.lend.arms import ARMS, GPUS, MOST_SERVERS, Arm, StartedNodes
 from benchmarks.lend.held_requests import HeldRequests
 from benchmarks.lend.lent_window import Measured, kept, replay
 from benchmarks.lend.recorded_requests import WINDOW_SECONDS, at, called_for, recorded_arrivals, rises
+from benchmarks.lend.servers import Servers, model_server
 from benchmarks.lending import aims, chosen, table
 from benchmarks.replay.trace_window import SIZE, AskedGpus
 
@@ -229,3 +233,31 @@ def test_a_server_waits_for_training_unless_there_is_a_reserve(
     assert len(found.gpu_waits) == 1
     assert (found.gpu_waits[0] >= GIVES_WAY_SECONDS) is waits
     assert found.goodput is None
+
+
+@pytest.mark.process
+def test_the_model_server_sends_a_first_byte_before_the_rest_and_ends_when_all_is_answered(tmp_path: Path) -> None:
+    servers = Servers(command=lambda port: [*model_server(tmp_path)(port), "--rest=2"], folder=tmp_path)
+    servers.want(1, GPUS, time.monotonic())
+    (server,) = servers.held
+    try:
+        until(lambda: server.look(time.monotonic()))
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request("POST", "/", json.dumps([[0.5] * 64]))
+        answer = connection.getresponse()
+        assert answer.read(1).isdigit()
+        server.host.take(time.monotonic())
+        assert not server.look(time.monotonic())
+        assert answer.read() == b"\n"
+        connection.close()
+        until(lambda: server.host.gone(time.monotonic()))
+        assert server.host.process.returncode == 0
+    finally:
+        servers.end()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
