@@ -15,7 +15,7 @@ from hvd_elastic.mpijob.description.keys import KEYS
 ROOT = Path(__file__).parents[2]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in (ROOT / "docs" / "features.md").read_text(encoding="utf-8").splitlines()
+    for line in (ROOT / "tests" / "documentation" / "features.md").read_text(encoding="utf-8").splitlines()
     if re.match(r"\| \d+ \|", line)
 ]
 QUOTED = re.compile(r"`([^`]+)`")
