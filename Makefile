@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup
 DEMO_STAMP := $(VENV)/.setup-demo
-BENCHMARKS := $(filter-out bursts cluster faults job_start operator_scale operator_wait recorded_days simulation_truth,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
+BENCHMARKS := $(filter-out bursts cluster faults job_start lending operator_scale operator_wait recorded_days simulation_truth,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
 CODE := hvd_elastic mpijob discovery trainer priorityclasses testbed tests benchmarks examples
 
 NEED_DEBOOTSTRAP := sh tools/need.sh 'command -v debootstrap && test -e /usr/share/keyrings/debian-archive-keyring.gpg' "debootstrap debian-archive-keyring"
