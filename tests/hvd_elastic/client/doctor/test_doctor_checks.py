@@ -118,7 +118,8 @@ def floored(name: str, *, priority: int = 100_000_000) -> dict[str, Any]:
 
 
 FLOORED = one(job(workers={"min": 1, "max": 3, "gpus": 1, "floor": 2}), "MPIJob")
-FLOOR = dict(zip(("mutating_policies", "mutating_bindings"), ([one] for one in floor_policy(DEFAULTS[1])), strict=True))
+POLICY, BINDING = floor_policy(DEFAULTS[1])
+FLOOR: dict[str, Any] = {"mutating_policies": [POLICY], "mutating_bindings": [BINDING]}
 SAMPLE_POLICY = {
     "metadata": {"name": "sample-validating-admission-policy"},
     "spec": {
@@ -388,7 +389,7 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             Level.ERROR,
             "floor-pc does not exist",
         ),
-        (replace(SOUND, mutating_policies=FLOOR["mutating_policies"]), "floor", Level.ERROR, "has no binding"),
+        (replace(SOUND, mutating_policies=[POLICY]), "floor", Level.ERROR, "has no binding"),
         (
             replace(SOUND, **FLOOR, workers=[floored("w-0"), floored("w-1", priority=80_000_001)]),
             "floor",
