@@ -106,7 +106,7 @@ def test_a_script_that_reads_its_rank_first_finds_the_present_one(tmp_path: Path
     try:
         job.says(r"step 1 of rank 1 in 2 begun 0")
         job.kill_newest()
-        job.says(r"step \d+ of rank 0 in 1 begun 1")
+        job.says("the script begins again")
         assert job.ends() == 0, job.said()
     finally:
         job.close()

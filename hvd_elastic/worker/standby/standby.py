@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
     if _is_torch():
         fixed_world.THIS_PROCESS.allow(functools.partial(begin_again, _directory()))
-        if ENV_RESTARTS in os.environ:  # the launcher looks whether it lives, while it imports torch
+        if ENV_RESTARTS in os.environ:  # the launcher asks whether it lives, and it is about to import torch
             fixed_world.answer_launcher()
     _prepare(options)
     code = script_runner.run(options.target, options.arguments, is_module=options.module, neighbours=options.neighbours)
