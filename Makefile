@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup
 DEMO_STAMP := $(VENV)/.setup-demo
+TORCH_STAMP := $(VENV)/.setup-torch
 BENCHMARKS := $(filter-out bursts cluster faults job_start lending operator_scale operator_wait recorded_days simulation_truth,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
 CODE := hvd_elastic mpijob discovery trainer priorityclasses testbed tests benchmarks examples
 
@@ -14,6 +15,9 @@ NEED_DEBOOTSTRAP := sh tools/need.sh 'command -v debootstrap && test -e /usr/sha
 # Versions of the test cluster: `make test-cluster KUBERNETES=1.36 OPERATOR=0.7` (testbed/kube/gomodules.py).
 export HVD_ELASTIC_KUBERNETES ?= $(KUBERNETES)
 export HVD_ELASTIC_MPI_OPERATOR ?= $(OPERATOR)
+
+# `make demo ENGINE=torch` trains over torch.distributed: no Horovod, and no compiler.
+ENGINE ?= horovod
 
 SEEDS ?= 10
 FIRST_SEED ?= 0
@@ -29,18 +33,22 @@ help:  ## list the targets
 
 setup: $(STAMP)  ## make .venv with everything in it; builds Horovod once (minutes), later from the cache
 
-$(STAMP) $(DEMO_STAMP): pyproject.toml uv.lock hvd_elastic/horovod/wheel_build.py hvd_elastic/horovod/patch_set.py hvd_elastic/horovod/build_tools.txt $(wildcard hvd_elastic/horovod/patches/*.patch) tools/setup.sh
+$(STAMP) $(DEMO_STAMP) $(TORCH_STAMP): pyproject.toml uv.lock hvd_elastic/horovod/wheel_build.py hvd_elastic/horovod/patch_set.py hvd_elastic/horovod/build_tools.txt $(wildcard hvd_elastic/horovod/patches/*.patch) tools/setup.sh
 
 $(STAMP):
 	PYTHON=$(PYTHON) sh tools/setup.sh $(VENV)
-	@touch $@ $(DEMO_STAMP)
+	@touch $@ $(DEMO_STAMP) $(TORCH_STAMP)
 
 $(DEMO_STAMP): # what the tests need is fetched later: it would take time from the compiler
 	PYTHON=$(PYTHON) sh tools/setup.sh $(VENV) demo
+	@touch $@ $(TORCH_STAMP)
+
+$(TORCH_STAMP):
+	PYTHON=$(PYTHON) sh tools/setup.sh $(VENV) torch
 	@touch $@
 
-demo: $(DEMO_STAMP)  ## train beside a made-up inference load on this machine; ends with a report and a picture
-	$(BIN)/hvd-elastic demo
+demo: $(if $(filter torch,$(ENGINE)),$(TORCH_STAMP),$(DEMO_STAMP))  ## train beside a made-up inference load on this machine; ends with a report and a picture
+	$(BIN)/hvd-elastic demo --engine $(ENGINE)
 
 test: $(STAMP)  ## all that needs no process, and each capability once with real ones: six minutes at most on two cores
 	$(BIN)/python -m tests.runner.suite quick

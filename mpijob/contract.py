@@ -208,6 +208,10 @@ ENV_REPLICAS: Final = "HVD_ELASTIC_REPLICAS"
 ENV_ENGINE: Final = "HVD_ELASTIC_ENGINE"
 """What the ranks of a world speak to each other with: a value of Engine. Default `horovod`."""
 
+ENV_RESTARTS: Final = "HVD_ELASTIC_RESTARTS"
+"""How often a training process that knows `torchrun` alone has begun its script again, in worlds before. None sets it
+but the process itself."""
+
 ENV_LOG_FORMAT: Final = "HVD_ELASTIC_LOG_FORMAT"
 """`text` (default) or `json`."""
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the virtual environment $1 with the locked dependencies, and Horovod built for the torch in it.
-# With `demo` as $2 without those of the tests.
+# With `demo` as $2 without those of the tests; with `torch` also without Horovod, and so without a compiler.
 set -eu
 venv=$1
 purpose=${2:-tests}
@@ -17,8 +17,8 @@ need 'command -v "$python"' "$package"
     say "$("$python" --version) is not supported: Python 3.11 to 3.15 is (make PYTHON=python3.13 ...)"
     exit 1
 }
-need '"$python" -c "import ensurepip, venv"' "$package-venv" \
-    'command -v g++ && command -v make && command -v patch' "g++ make patch" \
+need '"$python" -c "import ensurepip, venv"' "$package-venv"
+[ "$purpose" = torch ] || need 'command -v g++ && command -v make && command -v patch' "g++ make patch" \
     '"$python" -c "import sysconfig, os; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"' "$package-dev"
 
 [ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"
@@ -33,6 +33,12 @@ sync() {
         --no-build-isolation-package hvd-elastic "$@"
 }
 
+if [ "$purpose" = torch ]; then
+    [ -e "$venv/.setup-torch" ] || say "setting up: packages are fetched (torch and its libraries: 3 GB)"
+    sync --no-default-groups
+    sync --no-default-groups --extra train --extra demo
+    exit
+fi
 [ -e "$venv/.setup-demo" ] || say "setting up: some two minutes the first time. Packages are fetched (torch and its libraries: 3 GB), then
 Horovod is compiled for this torch."
 sync --no-default-groups

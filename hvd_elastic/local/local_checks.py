@@ -31,9 +31,9 @@ def local_problems(spec: JobSpec) -> list[Problem]:
     return [*_program(spec), *_folders(spec), *named, *_missing_packages(engine=spec.engine)]
 
 
-def check_packages(*more: str) -> None:
+def check_packages(*more: str, engine: Engine = Engine.HOROVOD) -> None:
     """Raises InvalidInputError with what is not installed of the training packages and `more` (of the extra `demo`)."""
-    if problems := list(_missing_packages(*more, engine=Engine.HOROVOD)):
+    if problems := list(_missing_packages(*more, engine=engine)):
         raise InvalidInputError(problems)
 
 

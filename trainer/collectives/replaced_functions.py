@@ -17,24 +17,30 @@ from hvd_elastic.trainer.collectives.torch_engine.torch_world import OpenStore
 
 
 def replace_init(
-    *, first: Callable[[Callable[[], None]], None], before_each: Callable[[], None], open_store: OpenStore
-) -> None:
+    *,
+    first: Callable[[Callable[[], None]], None],
+    before_each: Callable[[], None],
+    open_store: OpenStore,
+    by_script: Callable[[], None],
+) -> bool:
     """Replace `hvd.init`, or say how torch's first group is made. A second call does nothing: the first caller decides.
+
+    Returns whether this was the first.
 
     Args:
         first: called in place of the script's first `init`, with Horovod's own; not where Horovod is initialized by
             then.
         before_each: called before each of Horovod's own.
         open_store: opens what torch's processes find each other in. Horovod has its own.
+        by_script: called after the first world where a script of torch's has formed it by `init_process_group`.
     """
     if IS_TORCH:
-        TORCH.begin_with(first, open_store)
-        return
+        return TORCH.begin_with(first, open_store, by_script)
     import horovod.torch as hvd
 
     stock_init = hvd.init
     if getattr(stock_init, "patched", False):
-        return
+        return False
 
     @functools.wraps(stock_init)
     def first_init(*args: Any, **kwargs: Any) -> None:
@@ -49,6 +55,7 @@ def replace_init(
 
     first_init.patched = later_init.patched = True  # type: ignore[attr-defined]
     hvd.init = first_init
+    return True
 
 
 def replace_run(run: Callable[..., Any]) -> None:

@@ -10,9 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from hvd_elastic.trainer.collectives import patch_check, setup_calls, wire_dtypes
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.collectives.replaced_functions import replace_init
-from hvd_elastic.trainer.collectives.this_world import WORLD
+from hvd_elastic.trainer.collectives.this_world import TORCH, WORLD
+from hvd_elastic.trainer.collectives.torch_engine import torchrun_environment
 from hvd_elastic.trainer.data.loaders import loader_processes
+from hvd_elastic.trainer.elastic import fixed_world
 from hvd_elastic.trainer.elastic.mistakes import script_mistake
 from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.world import rendezvous_client, world_membership
@@ -22,6 +25,28 @@ from hvd_elastic.trainer.telemetry.code_places import place_of
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
+
+
+class _Arrival:
+    """Waits for the launcher, as a standby does, and takes this process's place: once, where the script needs it."""
+
+    def __init__(self, wait: Callable[[], None] | None) -> None:
+        self._wait = wait
+        self.has_waited = False
+
+    def wait(self) -> None:
+        """Return when a launcher has adopted this process; does nothing a second time."""
+        torchrun_environment.THIS_PROCESS.world_known()
+        wait, self._wait, self.has_waited = self._wait, None, True
+        if wait is not None:
+            wait()
+
+    def take_place(self) -> None:
+        """Have the variables of this process's first world, which it has not formed yet."""
+        self.wait()
+        if rendezvous_client.launched():
+            world_membership.THIS_PROCESS.take_place()
+        TORCH.tell_script()
 
 
 def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] | None = None) -> None:
@@ -34,25 +59,28 @@ def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] 
 
     The replaced `hvd.init` raises SystemExit in a process of multiprocessing that only imports the script.
     """
+    arrival = _Arrival(wait)
 
     def first(init: Callable[[], None]) -> None:
         if loader_processes.runs_script_anew():  # it would take this process's place in the world
             script_mistake.leave_if([loader_processes.NO_GUARD])
         member = world_membership.THIS_PROCESS
-        if solo is not None and wait is not None:
-            member.enter_alone(init, StandbyGate(wait, local_rank=solo[0], local_size=solo[1]))
+        if solo is not None and wait is not None and not arrival.has_waited:
+            member.enter_alone(init, StandbyGate(arrival.wait, local_rank=solo[0], local_size=solo[1]))
             _watch()
             setup_calls.THIS_PROCESS.begin(_refuse)
             return
-        if wait is not None:
-            wait()
+        arrival.wait()
         member.enter(init, enter_world)
         if rendezvous_client.launched():
             setup_calls.THIS_PROCESS.begin(_refuse)
         patch_check.warn_of_missing_patches()
 
     wire_dtypes.install()
-    replace_init(first=first, before_each=_check_network, open_store=_open_store)
+    by_script = fixed_world.THIS_PROCESS.begin
+    is_first = replace_init(first=first, before_each=_check_network, open_store=_open_store, by_script=by_script)
+    if is_first and IS_TORCH and (wait is not None or rendezvous_client.launched()):
+        torchrun_environment.THIS_PROCESS.await_world(arrival.take_place)
 
 
 def _open_store() -> "Store":

@@ -33,6 +33,7 @@ from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic import (
     departure,
     distributed_samplers,
+    fixed_world,
     host_updates,
     script_signals,
     training_mark,
@@ -78,6 +79,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(func)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
+        fixed_world.THIS_PROCESS.end()
         loader_processes.THIS_PROCESS.install()
         WORLD.init()
         began_as = WORLD.rank()

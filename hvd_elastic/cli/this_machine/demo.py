@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from hvd_elastic.cli.standard_streams import lossy
+from hvd_elastic.mpijob.contract import ENV_ENGINE, Engine
 
 
 @click.command()
@@ -28,9 +29,27 @@ from hvd_elastic.cli.standard_streams import lossy
 @click.option(
     "--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Global batch size, over all workers."
 )
-@click.option("--stock/--no-stock", default=True, help="Also run stock horovodrun under the same load.")
+@click.option(
+    "--engine",
+    type=click.Choice([engine.value for engine in Engine]),
+    default=Engine.HOROVOD.value,
+    envvar=ENV_ENGINE,
+    show_default=True,
+    help="What the processes train over. With torch nothing asks for Horovod, and stock horovodrun is left out.",
+)
+@click.option(
+    "--stock/--no-stock", default=None, help="Also run stock horovodrun under the same load. Default: with Horovod."
+)
 def command(
-    *, data: Path | None, output: Path, seed: int, hosts: int, epochs: int, batch_size: int, stock: bool
+    *,
+    data: Path | None,
+    output: Path,
+    seed: int,
+    hosts: int,
+    epochs: int,
+    batch_size: int,
+    engine: str,
+    stock: bool | None,
 ) -> None:
     """Train beside a made-up inference load on this machine, and report what the load cost.
 
@@ -45,10 +64,16 @@ def command(
     from hvd_elastic.local.demo.display import Display
     from hvd_elastic.local.local_checks import check_output, check_packages
 
-    check_packages("matplotlib", "sklearn")
+    chosen = Engine(engine)
+    if stock and chosen is Engine.TORCH:
+        raise click.UsageError("--stock is stock horovodrun, which knows Horovod alone: leave out --engine torch")
+    stock = chosen is Engine.HOROVOD if stock is None else stock
+    check_packages("matplotlib", "sklearn", engine=chosen)
     if data:
         idx_folder(data)
-    settings = DemoSettings(data=data, output=output, seed=seed, hosts=hosts, epochs=epochs, batch_size=batch_size)
+    settings = DemoSettings(
+        data=data, output=output, seed=seed, hosts=hosts, epochs=epochs, batch_size=batch_size, engine=chosen
+    )
     check_output(output)
     console = CleanConsole(lossy(sys.stdout))  # `| head` must not cost the report
     beside = ", and with stock horovodrun under the same load" if stock else ""

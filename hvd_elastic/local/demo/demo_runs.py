@@ -2,7 +2,8 @@
 
 1. `hvd-elastic launch` while the made-up inference load takes hosts and gives them back;
 2. the same training undisturbed, which shows the accuracy to reach;
-3. stock `horovodrun` with Horovod's own state and sampler under the same load, which is what users have today.
+3. stock `horovodrun` with Horovod's own state and sampler under the same load, which is what users have today; not
+   where torch.distributed is the engine, and Horovod may not be there.
 """
 
 import json
@@ -21,7 +22,7 @@ from hvd_elastic.local.demo.inference_load import LoadPhase, is_over, made_up_lo
 from hvd_elastic.local.demo.timeline import Coverage, Event, EventTail, Timeline, coverage, timeline
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.local.local_job import LocalJob, local_cluster, local_job, warm_up
-from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_OUTPUT, HvdElasticError
+from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_OUTPUT, Engine, HvdElasticError
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.system.plain_words import count_words
@@ -58,6 +59,8 @@ class DemoSettings:
     data: Path | None = None
     """Folder of IDX files; None: scikit-learn's digits."""
     output: Path = Path("out/demo")
+    engine: Engine = Engine.HOROVOD
+    """What the processes train over. Stock horovodrun knows Horovod alone."""
 
     @property
     def load(self) -> tuple[LoadPhase, ...]:
@@ -118,6 +121,7 @@ def _job(settings: DemoSettings, script: str, launcher: str, hosts: int, step_se
         "workers.start": hosts,
         "workers.max": hosts,
         "launcher": launcher,
+        "engine": settings.engine.value,
         "batch.global": settings.batch_size,
         "standby": "init" if launcher == "launch" else "off",
     }

@@ -7,13 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import horovod.torch as hvd
 import torch
 from torch.nn import functional
 
 import hvd_elastic as elastic
 from hvd_elastic.local.demo.demo_model import accuracy, build_model, read_images, training_set
-from hvd_elastic.mpijob.contract import ENV_OUTPUT
+from hvd_elastic.mpijob.contract import ENV_ENGINE, ENV_OUTPUT, Engine
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--data")
@@ -27,7 +26,16 @@ data = training_set(images)
 elastic.init()
 model = build_model(images.train_images.shape[-1])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+if os.environ.get(ENV_ENGINE) == Engine.TORCH:
+    from torch.distributed import get_rank as rank
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = DistributedDataParallel(model)
+else:
+    import horovod.torch as hvd
+
+    rank = hvd.rank
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
 
 @elastic.run
@@ -44,6 +52,6 @@ def train(state: Any) -> None:
 
 
 train(elastic.State(model=model, optimizer=optimizer, epoch=0))
-if hvd.rank() == 0:
+if rank() == 0:
     result = {"accuracy": accuracy(model, images)}
     Path(os.environ[ENV_OUTPUT], "result.json").write_text(json.dumps(result))

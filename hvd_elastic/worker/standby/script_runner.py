@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final, NoReturn
 
 from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.trainer.elastic import fixed_world
 from hvd_elastic.trainer.elastic.mistakes import explained_errors, script_mistake
 
 _OURS: Final = (str(Path(__file__).parent) + os.sep, "<frozen runpy>", runpy.__file__)
@@ -40,6 +41,7 @@ def run(target: str, arguments: Sequence[str], *, is_module: bool, neighbours: b
     except SystemExit as end_:
         return _exit_code(end_)
     except BaseException as error:  # noqa: BLE001  the interpreter would report any exception and end
+        fixed_world.THIS_PROCESS.begin_again_if_lost(error)
         _report(error)
         if (cause := explained_errors.find(error)) is not None:
             script_mistake.say([cause])

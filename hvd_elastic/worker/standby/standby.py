@@ -8,6 +8,7 @@ in its first operation.
 
 import argparse
 import contextlib
+import functools
 import gc
 import importlib
 import importlib.util
@@ -16,11 +17,20 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
-from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_COMPILER, ENV_ENGINE, CompilerImport, Engine, Standby
+from hvd_elastic.mpijob.contract import (
+    ENV_CHECKPOINT,
+    ENV_COMPILER,
+    ENV_ENGINE,
+    ENV_RESTARTS,
+    CompilerImport,
+    Engine,
+    Standby,
+)
 from hvd_elastic.stores.location import LIBRARIES
 from hvd_elastic.system.background_threads import error_words
+from hvd_elastic.trainer.elastic import fixed_world
 from hvd_elastic.worker.adoption import adopt_protocol
 from hvd_elastic.worker.adoption.adopted_environment import adopted_environment
 from hvd_elastic.worker.standby import script_runner
@@ -119,13 +129,29 @@ def _directory() -> str | None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program that the command line names. Never returns."""
     options = _options(arguments)
+    if _is_torch():
+        fixed_world.THIS_PROCESS.allow(functools.partial(begin_again, _directory()))
+        if ENV_RESTARTS in os.environ:  # the launcher asks whether it lives, and it is about to import torch
+            fixed_world.answer_launcher()
     _prepare(options)
     code = script_runner.run(options.target, options.arguments, is_module=options.module, neighbours=options.neighbours)
     script_runner.end(code)
 
 
+def begin_again(directory: str | None) -> NoReturn:
+    """Replace this process by one that runs its program from the first line, and waits for nobody's command."""
+    at = sys.orig_argv.index("--")
+    ours = [f"--mode={Standby.OFF}" if word.startswith("--mode=") else word for word in sys.orig_argv[1:at]]
+    if directory is not None:
+        os.chdir(directory)
+    os.execv(sys.executable, [sys.executable, *ours, *sys.orig_argv[at:]])  # noqa: S606
+
+
 def _prepare(options: argparse.Namespace) -> None:
     """Import ahead, and patch Horovod so that its first `init` waits."""
+    if _is_torch():  # a script picks its GPU by it before it is in a world
+        os.environ.setdefault("LOCAL_RANK", os.environ.get("HOROVOD_LOCAL_RANK", str(options.slot)))
+        os.environ.setdefault("LOCAL_WORLD_SIZE", os.environ.get("HOROVOD_LOCAL_SIZE", str(options.slots)))
     if options.mode is Standby.OFF:
         # A launcher is already waiting, and the program may not use Horovod at all.
         if importlib.util.find_spec("horovod") is not None or _is_torch():
@@ -138,8 +164,6 @@ def _prepare(options: argparse.Namespace) -> None:
                 # The script's own import of torch, the second in this process, has another message.
                 print(f"hvd-elastic: {error_words(error)}", file=sys.stderr, flush=True)  # noqa: T201
         return
-    if _is_torch():  # a script picks its GPU by it before it is in a world
-        os.environ.update(LOCAL_RANK=str(options.slot), LOCAL_WORLD_SIZE=str(options.slots))
     with _out_of_collections():
         for name in PRELOADED_OVER_TORCH if _is_torch() else PRELOADED:
             importlib.import_module(name)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hvd_elastic.trainer.collectives.torch_engine.torch_world import TorchTrainingWorld, torchrun_variables
+from hvd_elastic.trainer.collectives.torch_engine.torch_world import TorchTrainingWorld
+from hvd_elastic.trainer.collectives.torch_engine.torchrun_environment import torchrun_variables
 
 
 def test_a_script_finds_what_torchrun_tells() -> None:

@@ -24,6 +24,10 @@ def _always() -> bool:
     return True
 
 
+def _nothing() -> None:
+    """Do nothing before a forward pass."""
+
+
 @contextlib.contextmanager
 def _no_collectives() -> Iterator[None]:
     """Let a constructor of torch 2.6, which has no `init_sync`, send nothing."""
@@ -46,6 +50,7 @@ class DataParallelModels:
     def __init__(self) -> None:
         self._models: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
         self._is_last: Callable[[], bool] = _always
+        self._look: Callable[[], None] = _nothing
         self._is_installed = self._has_split = False
 
     def install(self) -> None:
@@ -90,7 +95,13 @@ class DataParallelModels:
         """
         self._is_last, self._has_split = is_last or _always, self._has_split or is_last is not None
 
+    def before_each_pass(self, look: Callable[[], None]) -> bool:
+        """Have `look` called before each forward pass. Returns whether there is a model that would make one."""
+        self._look = look
+        return bool(self._models)
+
     def _before_forward(self, model: "DistributedDataParallel", _: Any) -> None:
+        self._look()
         if self._has_split:  # else it is the script's own, as in `no_sync()`
             model.require_backward_grad_sync = self._is_last()
 

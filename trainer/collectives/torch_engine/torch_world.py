@@ -11,12 +11,13 @@ import hashlib
 import math
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from hvd_elastic.mpijob.contract import ENV_JOB
+from hvd_elastic.mpijob.contract import ENV_RESTARTS
 from hvd_elastic.trainer.collectives.torch_engine import data_parallel
+from hvd_elastic.trainer.collectives.torch_engine.torchrun_environment import torchrun_variables
 from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, UnformedWorldError
 
 if TYPE_CHECKING:
@@ -47,19 +48,31 @@ class TorchTrainingWorld:
         self._open_store: OpenStore | None = None
         self._first: Callable[[Callable[[], None]], None] | None = None
         self._has_begun = False
-        self._worlds = 0
-        """That this process has formed, or tried to."""
+        self._by_script: Callable[[], None] = _nothing_yet
+        self._worlds = int(os.environ.get(ENV_RESTARTS, "0"))
+        """That this process has formed, or tried to; with those before its script was begun again."""
         self._init_process_group: Callable[..., None] = _nothing_yet
         """torch's own."""
         self._left: Any = None
         """The group of the world before. It ends only when its sockets are cut: its threads may still wait in it."""
 
-    def begin_with(self, first: Callable[[Callable[[], None]], None], open_store: OpenStore) -> None:
-        """Have the first `init` call `first`, with what forms a world. A second call does nothing."""
-        if self._first is None and not self._has_begun:
-            self._first, self._open_store = first, open_store
+    def begin_with(
+        self,
+        first: Callable[[Callable[[], None]], None],
+        open_store: OpenStore,
+        by_script: Callable[[], None],
+    ) -> bool:
+        """Have the first `init` call `first`, with what forms a world. A second call does nothing.
+
+        `by_script` is called after it where `init_process_group` was what the script called. Returns whether this was
+        the first call.
+        """
+        is_first = self._first is None and not self._has_begun
+        if is_first:
+            self._first, self._open_store, self._by_script = first, open_store, by_script
             self._take_scripts_groups()
             data_parallel.THIS_PROCESS.install()
+        return is_first
 
     def _take_scripts_groups(self) -> None:
         """Have `init_process_group` of a script, or of a library, give it this world."""
@@ -69,7 +82,10 @@ class TorchTrainingWorld:
 
         @functools.wraps(stock)
         def init_process_group(*_: Any, **__: Any) -> None:
+            is_first = not self._has_begun
             self.init()
+            if is_first:
+                self._by_script()
 
         distributed.init_process_group = distributed.distributed_c10d.init_process_group = init_process_group
 
@@ -94,7 +110,7 @@ class TorchTrainingWorld:
         if interface := os.environ.get("HOROVOD_GLOO_IFACE"):
             os.environ["GLOO_SOCKET_IFNAME"] = interface
         is_alone = self._open_store is None or "HOROVOD_GLOO_RENDEZVOUS_ADDR" not in os.environ
-        os.environ.update(torchrun_variables(os.environ, restarts=self._worlds))
+        self.tell_script()
         self._worlds += 1
         try:
             self._init_process_group(
@@ -112,6 +128,10 @@ class TorchTrainingWorld:
                 distributed.destroy_process_group()
             raise UnformedWorldError(str(error)) from error
         data_parallel.THIS_PROCESS.enter_world()
+
+    def tell_script(self) -> None:
+        """Set what `torchrun` tells a script, of the world that is about to form."""
+        os.environ.update(torchrun_variables(os.environ, restarts=self._worlds))
 
     def shutdown(self) -> None:
         if self.is_initialized():
@@ -298,28 +318,6 @@ class TorchTrainingWorld:
         if differ:
             raise HorovodInternalError(f"rank {self.rank()} calls {words}, and ranks {differ} call something else")
         return [int(each[1]) for each in told]
-
-
-def torchrun_variables(environment: Mapping[str, str], *, restarts: int) -> dict[str, str]:
-    """Return what `torchrun` tells a script, of the world that this process is about to form.
-
-    `environment`: has the launcher's answer (`world/place.py`), or nothing of a launcher. `restarts`: worlds before.
-    """
-
-    def told(name: str, default: str) -> str:
-        return environment.get(f"HOROVOD_{name}", default)
-
-    return {
-        "RANK": told("RANK", "0"),
-        "WORLD_SIZE": told("SIZE", "1"),
-        "LOCAL_RANK": told("LOCAL_RANK", "0"),
-        "LOCAL_WORLD_SIZE": told("LOCAL_SIZE", "1"),
-        "GROUP_RANK": told("CROSS_RANK", "0"),
-        "MASTER_ADDR": told("GLOO_RENDEZVOUS_ADDR", "127.0.0.1").strip("[]"),
-        "MASTER_PORT": told("GLOO_RENDEZVOUS_PORT", "0"),
-        "TORCHELASTIC_RUN_ID": environment.get(ENV_JOB, "local"),
-        "TORCHELASTIC_RESTART_COUNT": str(restarts),
-    }
 
 
 def _nothing_yet(*_: object, **__: object) -> None:

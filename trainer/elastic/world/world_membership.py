@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from hvd_elastic.mpijob.contract import ENV_MEETING
+from hvd_elastic.mpijob.contract import ENV_MEETING, ENV_RESTARTS
 from hvd_elastic.system.background_threads import start_thread
 from hvd_elastic.trainer.collectives.horovod_functions import is_init_failure
 from hvd_elastic.trainer.collectives.this_world import WORLD
@@ -56,7 +56,16 @@ class WorldMember:
         self._sockets = WorldSockets()
         self._peers = PeerWatch(probed=self._sockets.probed, all_sockets=self._sockets.descriptors)
         self._gate: StandbyGate | None = None
-        self._has_reported_synced = False
+        self._has_reported_synced = self._has_place = False
+
+    def take_place(self) -> None:
+        """Take this process's place in its first world, which it is to form next. Raises as `enter`.
+
+        A script that was begun again has had one, which is nobody's any more.
+        """
+        if ENV_RESTARTS in os.environ or not rendezvous_client.join():
+            rendezvous_client.take_place()
+        self._has_place = True
 
     def enter(self, init: Callable[[], None], formed: Callable[[], None] = _nothing) -> None:
         """Form this process's first world; `init` is Horovod's own. `formed` is called in each world, as its beginning.
@@ -120,8 +129,9 @@ class WorldMember:
         self, init: Callable[[], None], *, form: Callable[[Callable[[], None]], None], formed: Callable[[], None]
     ) -> None:
         """Form the first world under the launcher, with the place that it gave at the start if that is still valid."""
-        if not rendezvous_client.join():
-            rendezvous_client.take_place()
+        if not self._has_place:
+            self.take_place()
+        self._has_place = False
         if not self._is_formed(lambda: form(init), formed):
             self._meet(init, formed)
 
