@@ -11,11 +11,13 @@ import hashlib
 import math
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_JOB
+from hvd_elastic.trainer.collectives.collective_calls import WAITED
 from hvd_elastic.trainer.collectives.torch_engine import data_parallel
 from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, UnformedWorldError
 
@@ -332,8 +334,12 @@ def _begin(operation: "Callable[[], Any]") -> Callable[[], None]:
         work = operation()
 
     def wait() -> None:
-        with _translated():
-            work.wait()
+        began = time.monotonic()
+        try:
+            with _translated():
+                work.wait()
+        finally:
+            WAITED.seconds += time.monotonic() - began
 
     return wait
 
