@@ -22,8 +22,9 @@ WITHOUT_HOROVOD = 'import sys\nsys.modules["horovod"] = None\n'
 
 
 def typed(beginning: str) -> str:
-    """The command of the page that begins so."""
-    (command,) = [line.strip() for line in PAGE.splitlines() if line.startswith(f"    {beginning}")]
+    """The command that begins so, of what the page has one type to see the script survive."""
+    section = PAGE.partition("## See it survive")[2]
+    (command,) = [line.strip() for line in section.splitlines() if line.startswith(f"    {beginning}")]
     return command
 
 
