@@ -1,5 +1,10 @@
 """What a world over torch.distributed has beside what every training world promises (`test_training_world.py`)."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from hvd_elastic.trainer.collectives.torch_engine.torch_world import TorchTrainingWorld
@@ -39,3 +44,51 @@ def test_a_peers_loss_is_told_from_the_scripts_own_error(words: str, is_lost: bo
     world = TorchTrainingWorld()
     assert world.is_loss(RuntimeError(words)) is is_lost
     assert not world.is_loss(ValueError(words))
+
+
+MEMBER = """
+import sys
+from datetime import timedelta
+
+import torch
+from torch.distributed import FileStore
+
+from hvd_elastic.trainer.collectives.torch_engine import torch_world
+from hvd_elastic.trainer.collectives.training_world import ReduceOp, UnformedWorldError
+
+stores = iter(sys.argv[1:])
+world = torch_world.TorchTrainingWorld()
+world.begin_with(lambda form: form(), lambda: FileStore(next(stores), 2), lambda: None)
+if len(sys.argv) > 2:
+    formed, torch_world.FORM_TIMEOUT = torch_world.FORM_TIMEOUT, timedelta(seconds=1)
+    try:
+        world.init()
+    except UnformedWorldError:
+        torch_world.FORM_TIMEOUT = formed
+    else:
+        sys.exit("a world of two has formed with one")
+world.init()
+print(int(world.allreduce(torch.tensor([world.rank() + 1]), op=ReduceOp.SUM, name="sum")))
+"""
+"""Of a world of two; with two stores nobody else comes to the first."""
+
+
+@pytest.mark.process
+@pytest.mark.core
+def test_a_newcomer_meets_a_member_whose_world_did_not_form(tmp_path: Path) -> None:
+    lost, formed = str(tmp_path / "lost"), str(tmp_path / "formed")
+    place = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "HOROVOD_SIZE": "2", "HVD_ELASTIC_ENGINE": "torch"}
+    members = [
+        subprocess.Popen(
+            [sys.executable, "-c", MEMBER, *stores],
+            env=os.environ | place | {"HOROVOD_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank, stores in enumerate(([lost, formed], [formed]))
+    ]
+    try:
+        assert [member.communicate(timeout=100)[0].strip() for member in members] == ["3", "3"]
+    finally:
+        for member in members:
+            member.kill()

@@ -112,6 +112,9 @@ class TorchTrainingWorld:
         is_alone = self._open_store is None or "HOROVOD_GLOO_RENDEZVOUS_ADDR" not in os.environ
         self.tell_script()
         self._worlds += 1
+        # torch counts groups to name them, by which members find each other, and goes on from one that has not formed
+        # (2.15, `_process_group_name`): this process would look for a newcomer, whose first group it is, for ever.
+        distributed.distributed_c10d._world.group_count = 0
         try:
             self._init_process_group(
                 "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
