@@ -19,17 +19,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn, Self
 
-from hvd_elastic.mpijob.contract import (
-    ENV_CHECKPOINT,
-    ENV_COMPILER,
-    ENV_ENGINE,
-    ENV_RESTARTS,
-    CompilerImport,
-    Engine,
-    Standby,
-)
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_COMPILER, ENV_RESTARTS, CompilerImport, Standby
 from hvd_elastic.stores.location import LIBRARIES
 from hvd_elastic.system.background_threads import error_words
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.elastic import fixed_world
 from hvd_elastic.worker.adoption import adopt_protocol
 from hvd_elastic.worker.adoption.adopted_environment import adopted_environment
@@ -129,7 +122,7 @@ def _directory() -> str | None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program that the command line names. Never returns."""
     options = _options(arguments)
-    if _is_torch():
+    if IS_TORCH:
         fixed_world.THIS_PROCESS.allow(functools.partial(begin_again, _directory()))
         if ENV_RESTARTS in os.environ:  # the launcher asks whether it lives, and it is about to import torch
             fixed_world.answer_launcher()
@@ -149,12 +142,12 @@ def begin_again(directory: str | None) -> NoReturn:
 
 def _prepare(options: argparse.Namespace) -> None:
     """Import ahead, and patch Horovod so that its first `init` waits."""
-    if _is_torch():  # a script picks its GPU by it before it is in a world
+    if IS_TORCH:  # a script picks its GPU by it before it is in a world
         os.environ.setdefault("LOCAL_RANK", os.environ.get("HOROVOD_LOCAL_RANK", str(options.slot)))
         os.environ.setdefault("LOCAL_WORLD_SIZE", os.environ.get("HOROVOD_LOCAL_SIZE", str(options.slots)))
     if options.mode is Standby.OFF:
         # A launcher is already waiting, and the program may not use Horovod at all.
-        if importlib.util.find_spec("horovod") is not None or _is_torch():
+        if importlib.util.find_spec("horovod") is not None or IS_TORCH:
             try:
                 _install(None)
                 _defer_compiler()
@@ -165,18 +158,14 @@ def _prepare(options: argparse.Namespace) -> None:
                 print(f"hvd-elastic: {error_words(error)}", file=sys.stderr, flush=True)  # noqa: T201
         return
     with _out_of_collections():
-        for name in PRELOADED_OVER_TORCH if _is_torch() else PRELOADED:
+        for name in PRELOADED_OVER_TORCH if IS_TORCH else PRELOADED:
             importlib.import_module(name)
-        if _is_torch() or not _defer_compiler():
+        if IS_TORCH or not _defer_compiler():
             # The other workers would wait for the first optimizer, which comes after `hvd.init()`; over torch for
             # DistributedDataParallel, whose constructor asks the compiler for its mode.
             importlib.import_module(COMPILER)
     alone = (options.slot, options.slots) if options.mode is Standby.SOLO else None
     _install(Channel(options.channel).wait, solo=alone)
-
-
-def _is_torch() -> bool:
-    return os.environ.get(ENV_ENGINE) == Engine.TORCH
 
 
 def _defer_compiler() -> bool:

@@ -5,7 +5,6 @@ API that does not answer is said, once until it answers again, and left out.
 """
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +18,7 @@ from hvd_elastic.decide.autoscale.forecast.hpa_demand import hpa_demand
 from hvd_elastic.decide.autoscale.forecast.scaled_object import scaled_object_demand
 from hvd_elastic.decide.autoscale.forecast.scaler_demand import ScalerDemand
 from hvd_elastic.decide.autoscale.shared_cluster import GpuPod
+from hvd_elastic.mpijob.description.object_names import object_name
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,6 @@ MOST_TEMPLATES: Final = 50
 """Read in one turn: workloads that come back from zero at once."""
 _TEMPLATES: Final = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
 """Of `apps/v1`. What a pod of another kind will ask for is known as soon as there is one."""
-_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
-"""Whoever writes a scaler writes the name of its target, which is a part of a path here."""
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
@@ -104,8 +102,9 @@ def _pods_of(workload: str, found: Json) -> Sequence[GpuPod]:
 
 
 def _path(workload: str) -> str:
-    """Of the object that has the template; empty: none is known."""
-    namespace, kind, name = [*workload.split("/"), "", ""][:3]
-    if kind not in _TEMPLATES or not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)) or workload.count("/") > 2:
+    """Of the object that has the template; empty: none is known. Whoever writes a scaler writes its target's name."""
+    try:
+        namespace, kind, name = workload.split("/")
+        return f"/apis/apps/v1/namespaces/{object_name(namespace)}/{_TEMPLATES[kind]}/{object_name(name)}"
+    except (ValueError, KeyError):
         return ""
-    return f"/apis/apps/v1/namespaces/{namespace}/{_TEMPLATES[kind]}/{name}"
