@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import logging
 import re
 import signal
@@ -133,6 +134,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         _expect_failure_without_its_patch(item)
         _skip_without_its_gpus(item)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what pytest knows of thousands of tests out of each search for garbage, and of the trainer's for loops."""
+    gc.collect()
+    gc.freeze()
 
 
 def _expect_failure_without_its_patch(item: pytest.Item) -> None:

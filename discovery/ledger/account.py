@@ -11,6 +11,7 @@ may tell late when a pod was bound, or ended) counts back what the sum has alrea
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
@@ -116,6 +117,8 @@ class _Book:
     ended: JobEnded | None = None
     held: dict[str, _Worker] = field(default_factory=dict)
     """By UID."""
+    names: Counter[str] = field(default_factory=Counter)
+    """How many held workers have a pod's name. Kept count of, as is `idle_gpus`: a large job has thousands."""
     lent: dict[str, _Worker] = field(default_factory=dict)
     """Preempted, and none is in their place yet. By pod."""
     first_world: WorldChanged | None = None
@@ -161,8 +164,7 @@ class _Book:
             case WorldChanged():
                 self._change_world(entry, at)
             case WantedChanged():
-                self.wanted = entry
-                self._end_loans([pod for pod in self.lent if not self._wants(pod)], at)
+                self._want(entry, at)
             case JobEnded():
                 self._end(entry, at)
             case RecordLost():
@@ -177,8 +179,9 @@ class _Book:
 
     def _bind(self, bound: WorkerBound, at: float) -> None:
         self._count_training(at)
-        self._end_loans([pod for pod in self.lent if pod == bound.pod], at)
+        self._end_loans({bound.pod} & self.lent.keys(), at)
         if bound.uid not in self.held:
+            self.names[bound.pod] += 1
             self.held[bound.uid] = _Worker(bound=bound, since=at)
             self.idle_gpus += self._idle(bound)
 
@@ -196,9 +199,15 @@ class _Book:
             self._count_held(worker, at)
             self.idle_gpus -= self._idle(worker.bound)
             pod = worker.bound.pod
-            if worker.preempted and self._wants(pod) and all(one.bound.pod != pod for one in self.held.values()):
+            self.names[pod] -= 1
+            if worker.preempted and self._wants(pod) and not self.names[pod]:
                 worker.gone, worker.since = gone, at
                 self.lent[pod] = worker
+
+    def _want(self, wanted: WantedChanged, at: float) -> None:
+        before, self.wanted = self.wanted, wanted
+        if before is None or wanted.workers < before.workers:  # else what is lent is wanted as before
+            self._end_loans([pod for pod in self.lent if not self._wants(pod)], at)
 
     def _wants(self, pod: str) -> bool:
         found = _INDEX.search(pod)
@@ -228,7 +237,7 @@ class _Book:
         self._end_loans(list(self.lent), at)
         for worker in self.held.values():
             self._count_held(worker, at)
-        self.held = {}
+        self.held, self.names = {}, Counter()
 
     def _end_loans(self, pods: Iterable[str], at: float) -> None:
         for pod in pods:
@@ -244,7 +253,7 @@ class _Book:
             self.trained_from = at
 
     def _idle(self, bound: WorkerBound) -> int:
-        """GPUs of a worker that has no part in the last world. Kept count of: a large job has thousands of workers."""
+        """GPUs of a worker that has no part in the last world."""
         return 0 if bound.pod in self.members else bound.gpus
 
     def _count_lent(self, worker: _Worker, at: float) -> None:

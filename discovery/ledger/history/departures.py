@@ -31,7 +31,7 @@ _BY_POD_REASON: Final = {
 
 _EVICTED: Final = re.compile(r"Workload(?:EvictedDueTo)?(?=[A-Z])")
 _TAKER: Final = re.compile(
-    r"JobUID: (?P<uid>[0-9A-Za-z-]{1,64})\).{0,200}?preemptor path: (?:[^\s;]{0,1000}/)?(?P<queue>[-.0-9a-z]{1,253});"
+    r"JobUID: (?P<uid>[0-9A-Za-z-]{1,64})\)[^;]{0,200}; preemptor path: (?P<cohorts_and_queue>[-./0-9a-z]{1,1253});"
 )
 
 
@@ -75,7 +75,7 @@ def departure(pod: PodView, around: Surroundings) -> tuple[Departure, str]:  # n
 def taker(pod: PodView) -> tuple[str, str]:
     """For whom Kueue has preempted a pod: `uid:UID` of a pod or a job, and its ClusterQueue; empty: it has not."""
     found = _TAKER.search(pod.eviction)
-    return (f"uid:{found['uid']}", found["queue"]) if found else ("", "")
+    return (f"uid:{found['uid']}", found["cohorts_and_queue"].rpartition("/")[2][:253]) if found else ("", "")
 
 
 def _by_disruption(pod: PodView, around: Surroundings) -> tuple[Departure, str]:

@@ -60,13 +60,14 @@ stores = iter(sys.argv[1:])
 world = torch_world.TorchTrainingWorld()
 world.begin_with(lambda form: form(), lambda: FileStore(next(stores), 2), lambda: None)
 if len(sys.argv) > 2:
-    formed, torch_world.FORM_TIMEOUT = torch_world.FORM_TIMEOUT, timedelta(seconds=1)
+    torch_world.FORM_TIMEOUT = timedelta(seconds=1)
     try:
         world.init()
     except UnformedWorldError:
-        torch_world.FORM_TIMEOUT = formed
+        pass
     else:
         sys.exit("a world of two has formed with one")
+torch_world.FORM_TIMEOUT = timedelta(seconds=60)  # this store, unlike the product's, waits no longer than it is told to
 world.init()
 print(int(world.allreduce(torch.tensor([world.rank() + 1]), op=ReduceOp.SUM, name="sum")))
 """

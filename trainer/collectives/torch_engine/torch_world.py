@@ -34,8 +34,9 @@ _OF_A_PEER: Final = ("gloo/transport/", "gloo/rendezvous/", "caused pair closure
 """In the words of torch's errors when a rank is lost: of Gloo's they are paths of its source (`pair.cc`,
 `unbound_buffer.cc`, torch 2.15)."""
 
-FORM_TIMEOUT: Final = timedelta(seconds=30)
-"""Of a world's forming. A member that dies meanwhile, the others wait for so long: nothing else tells Gloo."""
+FORM_TIMEOUT: Final = timedelta(seconds=6)
+"""Of a connection, as a world forms. For a member that dies before it connects, the others wait five times as long:
+nothing else tells Gloo (`Pair::waitUntil` in its `transport/tcp/pair.h`, April 2026)."""
 
 OpenStore = Callable[[], "Store"]
 """Opens what the members of the next world find each other in."""

@@ -22,6 +22,10 @@ world."""
 _PAUSE_SECONDS: Final = 0.005
 _LONGEST_PAUSE_SECONDS: Final = 0.1
 
+_SHORTEST_WAIT: Final = timedelta(seconds=30)
+"""Whatever is asked. Gloo asks for its time to connect, which is short (`torch_world.FORM_TIMEOUT`); a member may need
+longer to know its own address. That one has died the server says at once."""
+
 
 class RendezvousStore(Store):
     """What Gloo and torch.distributed ask of a store. A process writes a key once, so what was read is kept.
@@ -47,7 +51,7 @@ class RendezvousStore(Store):
         return all(self._look(key) for key in keys)
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
-        end = time.monotonic() + (self._timeout if timeout is None else timeout).total_seconds()
+        end = time.monotonic() + max(timeout or self._timeout, _SHORTEST_WAIT).total_seconds()
         pause = _PAUSE_SECONDS
         for key in keys:
             while not self._look(key):
