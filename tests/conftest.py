@@ -136,8 +136,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         _skip_without_its_gpus(item)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Leave what pytest knows of thousands of tests out of each search for garbage, and of the trainer's for loops."""
+    if session.config.getoption("--torch") == "without" and "torch" in sys.modules:
+        raise pytest.UsageError("a conftest.py imports torch in the run without it")
     gc.collect()
     gc.freeze()
 

@@ -9,7 +9,6 @@ Together they are every test that needs neither a cluster nor a GPU nor an image
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +37,9 @@ RUNS: Final = {
 }
 """Runs of pytest by their value of `--torch`, and how each shares two cores. Many a test waits."""
 
+REPORTS: Final = Path("out/tests")
+"""Of each run the seconds of all tests, in JUnit's form."""
+
 _NO_TESTS_COLLECTED: Final = 5
 _SLOWEST: Final = 50
 
@@ -58,13 +60,13 @@ def run(part: str, arguments: Sequence[str]) -> int:
     install_what_tests_need()
     cloud_servers.prepare()
     codes, ended = set[int](), list[Ended]()
-    with tempfile.TemporaryDirectory() as folder:
-        for torch, sharing in RUNS.items():
-            report = Path(folder) / f"{torch}.xml"
-            command = [sys.executable, "-m", "pytest", "tests", "-m", SELECTIONS[part], f"--torch={torch}", *sharing]
-            command += [f"--hypothesis-profile={PROFILES[part]}", f"--junitxml={report}", *arguments]
-            codes.add(subprocess.run(command, check=False).returncode)
-            ended += read_report(report)
+    for torch, sharing in RUNS.items():
+        report = REPORTS / f"{part}-{torch}.xml"
+        report.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "pytest", "tests", "-m", SELECTIONS[part], f"--torch={torch}", *sharing]
+        command += [f"--hypothesis-profile={PROFILES[part]}", f"--junitxml={report}", *arguments]
+        codes.add(subprocess.run(command, check=False).returncode)
+        ended += read_report(report)
     for one in sorted(ended, key=lambda one: -one.seconds)[:_SLOWEST]:
         print(f"{one.seconds:6.1f} s  {one.name}")
     print(summary(ended))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.trainer.checkpoint.conftest import STORES
+from tests.hvd_elastic.stores.store_servers import STORES
 from tests.trainer.checkpoint.test_cloud_identities import PODS
 from tests.trainer.checkpoint.test_store_faults import CLOUDS
 

@@ -1,6 +1,6 @@
 """The stores in which best models are kept are those of the checkpoints."""
 
-from tests.trainer.checkpoint.conftest import (
+from tests.hvd_elastic.stores.store_servers import (
     azure_faults,
     azure_proxy,
     azure_url,

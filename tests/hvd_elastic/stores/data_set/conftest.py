@@ -18,7 +18,7 @@ from hvd_elastic.stores.data_set.object_source import ObjectSource
 from testbed import azure_server
 from testbed.gcs_server import create_bucket
 from testbed.s3_server import bucket, client, endpoint, put, put_parts
-from tests.trainer.checkpoint.conftest import (
+from tests.hvd_elastic.stores.store_servers import (
     azure_faults,
     azure_proxy,
     faults,
