@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 
 from hvd_elastic.local.demo.demo_data import IDX_FILES, DataError, digits, idx_folder, read_digits, read_idx
 
@@ -55,6 +54,8 @@ def test_a_torn_file_is_an_error_that_names_it(tmp_path: Path, raw: bytes) -> No
 
 
 def test_digits_are_those_of_scikit_learn() -> None:
+    from sklearn.datasets import load_digits  # not above: that takes seconds in each process of tests
+
     images, labels = read_digits()
     expected = load_digits()
 
