@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.mpijob.contract import LABEL_JOB_ROLE, LABEL_REPLICA_TYPE, Role
 
 _CONTAINER: Final = "launcher"
@@ -95,14 +96,13 @@ def job_launchers(mpijob: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) 
     return JobLaunchers(
         job=mpijob["metadata"]["name"],
         runs=[run for pod in launchers for run in _runs_of(pod)],
-        ended=_ending(status) if status.get("completionTime") else "",
+        ended=_ending(mpijob) if status.get("completionTime") else "",
         is_suspended=bool(run_policy.get("suspend")),
     )
 
 
-def _ending(status: Mapping[str, Any]) -> str:
-    true = {condition["type"] for condition in status.get("conditions") or () if condition["status"] == "True"}
-    return "has succeeded" if "Succeeded" in true else "has failed"
+def _ending(mpijob: Mapping[str, Any]) -> str:
+    return "has succeeded" if true_condition(mpijob, "Succeeded") else "has failed"
 
 
 def _is_launcher(pod: Mapping[str, Any]) -> bool:

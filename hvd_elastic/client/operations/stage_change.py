@@ -11,6 +11,7 @@ from typing import Any
 from hvd_elastic.client.connection.cluster_client import Json, Read
 from hvd_elastic.client.operations.resource_paths import collection_path, object_path
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.mpijob.contract import LABEL_STAGE
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.supporting import staging
@@ -79,11 +80,9 @@ def outdated(copies: Iterable[Json], spec: JobSpec) -> Iterator[Json]:
 
 def copy_state(job: Mapping[str, Any]) -> CopyState:
     """What a Kubernetes Job does, by its conditions (kubernetes.io/docs/concepts/workloads/controllers/job)."""
-    conditions = job.get("status", {}).get("conditions") or ()
-    true = {condition["type"] for condition in conditions if condition.get("status") == "True"}
-    if "Failed" in true:
+    if true_condition(job, "Failed"):
         return CopyState.FAILED
-    return CopyState.COMPLETE if "Complete" in true else CopyState.RUNNING
+    return CopyState.COMPLETE if true_condition(job, "Complete") else CopyState.RUNNING
 
 
 def _data(config: Json | None) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError
 from hvd_elastic.client.job_lookup import find_job
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_BEGUN,
     ANNOTATION_SPEC,
@@ -69,7 +70,7 @@ class SubmittedJob:
             queue=labels.get(KUEUE_QUEUE, ""),
             has_launched=bool(status.get("startTime")),
             has_begun=annotations.get(ANNOTATION_BEGUN) == "true",
-            ended=_ending(status),
+            ended=_ending(job),
             is_deleted="deletionTimestamp" in meta,
             description_text=annotations.get(ANNOTATION_SPEC, ""),
         )
@@ -108,8 +109,7 @@ def find_submitted(cluster: ClusterClient, name: str) -> SubmittedJob:
     return SubmittedJob.from_json(job)
 
 
-def _ending(status: Mapping[str, Any]) -> str:
-    conditions = {one["type"] for one in status.get("conditions") or () if one["status"] == "True"}
-    if "Succeeded" in conditions:
+def _ending(job: Mapping[str, Any]) -> str:
+    if true_condition(job, "Succeeded"):
         return "succeeded"
-    return "failed" if status.get("completionTime") else ""
+    return "failed" if (job.get("status") or {}).get("completionTime") else ""

@@ -11,6 +11,7 @@ from hvd_elastic.client.report.missing_pods import is_operator_at_work, missing_
 from hvd_elastic.client.report.words.cause_words import placement_words, queue_words
 from hvd_elastic.client.report.words.start_words import start_words
 from hvd_elastic.client.report.words.time_words import duration_words
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
@@ -112,31 +113,25 @@ def state_of_listed(job: Json, now: float) -> StateFinding:
     if live and now - live.unix <= STALE_SECONDS and live.activity in _OF_ACTIVITY:
         is_queued = live.queued and live.activity in _BEFORE_TRAINING
         return StateFinding(state=JobState.QUEUED if is_queued else _OF_ACTIVITY[live.activity], since=live.since)
-    if live is None and not condition(job, "Running"):
+    if live is None and not true_condition(job, "Running"):
         return StateFinding(state=JobState.STARTING, since=unix_seconds(job["metadata"].get("creationTimestamp")))
     return StateFinding(state=JobState.NO_REPORT, since=live.unix if live else None)
-
-
-def condition(thing: Json, kind: str) -> Json | None:
-    """The condition of this type that is True."""
-    conditions = (thing.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one["type"] == kind and one.get("status") == "True"), None)
 
 
 def _ended_by_operator(facts: JobFacts) -> StateFinding | None:
     status = facts.job.get("status") or {}
     ended = unix_seconds(status.get("completionTime")) or None
-    if succeeded := condition(facts.job, "Succeeded"):
+    if succeeded := true_condition(facts.job, "Succeeded"):
         return StateFinding(state=JobState.SUCCEEDED, since=ended or unix_seconds(succeeded.get("lastTransitionTime")))
     # A worker that was evicted leaves Failed/MPIJobEvicted, without a completion time, on a job that goes on.
-    failed = condition(facts.job, "Failed")
+    failed = true_condition(facts.job, "Failed")
     return _failure(facts, ended, str(failed.get("message") or "")) if failed and ended else None
 
 
 def _held_back(facts: JobFacts) -> StateFinding | None:
     if not ((facts.job.get("spec") or {}).get("runPolicy") or {}).get("suspend"):
         return None
-    suspended = condition(facts.job, "Suspended") or {}
+    suspended = true_condition(facts.job, "Suspended") or {}
     since = unix_seconds(suspended.get("lastTransitionTime")) or None
     queue = (facts.job["metadata"].get("labels") or {}).get(KUEUE_QUEUE)
     if not queue:
@@ -188,11 +183,11 @@ def _ended_by_ledger(facts: JobFacts) -> StateFinding | None:
 def _ended_by_launcher(facts: JobFacts) -> StateFinding | None:
     """The Job controller knows of it before the operator, and the launcher's pod before both."""
     job = facts.launcher_job or {}
-    if failed := condition(job, "Failed"):
+    if failed := true_condition(job, "Failed"):
         since = unix_seconds(failed.get("lastTransitionTime"))
         return _failure(facts, since, str(failed.get("message") or ""))
     succeeded = [pod for pod in facts.pods_of(Role.LAUNCHER) if (pod.get("status") or {}).get("phase") == "Succeeded"]
-    if succeeded or condition(job, "Complete"):
+    if succeeded or true_condition(job, "Complete"):
         return StateFinding(state=JobState.SUCCEEDED)
     return None
 

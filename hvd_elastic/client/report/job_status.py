@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
-from hvd_elastic.client.report.job_state import JobState, condition, find_state, last_failure, may_train
+from hvd_elastic.client.report.job_state import JobState, find_state, last_failure, may_train
 from hvd_elastic.client.report.missing_pods import operator_words
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.client.report.stage_status import StageStatus, stage_status
 from hvd_elastic.client.report.words.time_words import clock_words, duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.discovery.ledger.account import JobAccount, fold, machine_key
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.ledger.record_gap import has_gap
@@ -152,7 +153,7 @@ def settled_at(facts: JobFacts) -> float:
     status = facts.job.get("status") or {}
     if ended := status.get("completionTime"):
         return unix_seconds(ended)
-    suspended = condition(facts.job, "Suspended")
+    suspended = true_condition(facts.job, "Suspended")
     if suspended and not facts.pods_of(Role.WORKER):
         return unix_seconds(suspended.get("lastTransitionTime")) or facts.now
     return facts.now
@@ -243,7 +244,7 @@ def _restarts_used(facts: JobFacts) -> int:
 
 
 def _notes(facts: JobFacts, state: JobState) -> tuple[str, ...]:
-    failed, notes = condition(facts.job, "Failed"), []
+    failed, notes = true_condition(facts.job, "Failed"), []
     if failed and failed.get("reason") == "MPIJobEvicted" and not state.is_final:
         notes.append(_GOES_ON)
     if not state.is_final and (amiss := _replicas_words(facts)):

@@ -11,6 +11,7 @@ from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import JobFacts
 from hvd_elastic.client.report.words.cause_words import scheduler_words
 from hvd_elastic.client.report.words.time_words import clock_words, duration_words, event_time
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.discovery.ledger.entries import LauncherEnded, WantedChanged, WorkerBound, WorkerGone
 from hvd_elastic.discovery.rules.cluster_views import JobView, PodView, unix_seconds
 from hvd_elastic.discovery.rules.operator_lag import (
@@ -44,7 +45,7 @@ def missing_worker_words(facts: JobFacts, name: str, left: float) -> str:
     `left`: when the last pod of this name left, in Unix seconds; 0: there was none. The operator makes workers in the
     order of their indexes, and none after the first that it cannot make.
     """
-    if _is_suspended(facts.job.get("status") or {}):
+    if true_condition(facts.job, "Suspended"):  # still held for it by the operator; nobody asks for it any more
         return "the operator has not made it since the job was resumed"
     since = max(_began(facts), left, _wanted_since(facts, name))
     return _last_refusal(facts, facts.name, name, since, "the operator") or _silence(facts, since)
@@ -128,12 +129,6 @@ def _wanted_since(facts: JobFacts, name: str) -> float:
             since, is_there = entry.unix, isinstance(entry, WorkerBound)
     # Nobody has told of its end: it was there when the sidecar last spoke.
     return max(since, facts.live.unix) if is_there and facts.live else since
-
-
-def _is_suspended(status: Json) -> bool:
-    """Whether the operator still holds the job for suspended, which nobody asks for any more."""
-    conditions = status.get("conditions") or ()
-    return any(one["type"] == "Suspended" and one.get("status") == "True" for one in conditions)
 
 
 def was_refused(events: Iterable[Json], about: str, *, since: float) -> bool:

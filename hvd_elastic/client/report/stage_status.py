@@ -1,14 +1,14 @@
 """The data set that a job waits for: how much of it is there, and what is in the way of the rest."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.report.words.cause_words import placement_words
 from hvd_elastic.client.report.words.start_words import start_words
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN
 from hvd_elastic.staging.progress_line import last_progress, progress_words
@@ -74,7 +74,7 @@ def wanted_stage(mpijob: Json) -> tuple[str, bool] | None:
 
 def stage_status(facts: StageFacts | None) -> StageStatus | None:
     """What training waits for. None: there is no staging Job, or it has ended well."""
-    if facts is None or _condition(facts.job, "Complete"):
+    if facts is None or true_condition(facts.job, "Complete"):
         return None
     progress = last_progress(facts.log)
     told = progress_words(progress) if progress else ""
@@ -84,7 +84,7 @@ def stage_status(facts: StageFacts | None) -> StageStatus | None:
         "size_bytes": progress.size_bytes if progress else -1,
         "of_bytes": progress.of_bytes if progress else -1,
     }
-    if failed := _condition(facts.job, "Failed"):
+    if failed := true_condition(facts.job, "Failed"):
         why = str(failed.get("message") or failed.get("reason") or "it has failed")
         return StageStatus(source=facts.source, phase=StagePhase.FAILED, words=_joined(told, why), **numbers)
     if not _runs(facts.pod):
@@ -124,8 +124,3 @@ def _pod_words(facts: StageFacts) -> str:
 
 def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
-
-
-def _condition(job: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one["type"] == kind and one.get("status") == "True"), None)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.mpijob.contract import ANNOTATION_TURN
 from hvd_elastic.system.untrusted_values import decimal_count
 
@@ -23,15 +24,12 @@ class SweepJob:
     def from_json(cls, job: Mapping[str, Any]) -> "SweepJob":
         """Read an MPIJob as the API server sends it."""
         meta, status = job["metadata"], job.get("status") or {}
-        succeeded = any(
-            one["type"] == "Succeeded" and one["status"] == "True" for one in status.get("conditions") or ()
-        )
         return cls(
             name=meta["name"],
             uid=meta.get("uid", ""),
             suspended=bool((job["spec"].get("runPolicy") or {}).get("suspend")),
             # A job that goes on after an eviction has the condition Failed, and no completion time.
-            ended=succeeded or bool(status.get("completionTime")),
+            ended=bool(true_condition(job, "Succeeded") or status.get("completionTime")),
             turn=decimal_count((meta.get("annotations") or {}).get(ANNOTATION_TURN)),
         )
 

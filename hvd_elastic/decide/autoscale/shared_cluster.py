@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hvd_elastic.client.label_selector import selects
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.discovery.rules.cluster_views import unix_seconds
 from hvd_elastic.discovery.rules.node_taints import Taint, taints_of, tolerates
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX, Role
@@ -34,9 +35,8 @@ class GpuNode:
     def from_json(cls, node: Json, resource: str) -> "GpuNode | None":
         """None: it has none of the resource, is cordoned, or is not Ready."""
         spec, status = node.get("spec") or {}, node.get("status") or {}
-        ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
         gpus = quantity.count((status.get("allocatable") or {}).get(resource, 0))
-        if not ready or not gpus or spec.get("unschedulable"):
+        if not true_condition(node, "Ready") or not gpus or spec.get("unschedulable"):
             return None
         return cls(
             name=text(node["metadata"]["name"]),

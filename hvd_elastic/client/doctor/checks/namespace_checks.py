@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.clouds.accelerators import is_accelerator
 from hvd_elastic.mpijob.contract import LABEL_PART_OF
@@ -213,5 +214,4 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _is_over(job: Mapping[str, Any]) -> bool:
-    conditions = job.get("status", {}).get("conditions", ())
-    return any(one["type"] in {"Succeeded", "Failed"} and one["status"] == "True" for one in conditions)
+    return any(true_condition(job, kind) for kind in ("Succeeded", "Failed"))

@@ -8,6 +8,7 @@ from hvd_elastic.client.connection.server_version import RESUMING_MINOR, minor
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Level, Verdict, check, error, ok, warning
 from hvd_elastic.client.doctor.operators import arguments, images, operators, release_of
+from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.discovery.rules.operator_lag import LATE_SECONDS
 
 CRD: Final = "mpijobs.kubeflow.org"
@@ -33,10 +34,7 @@ def mpijob_kind(facts: ClusterFacts) -> Iterator[Verdict]:
             "it is the training-operator's, or an old MPI Operator's",
             f"{_INSTALL}, or write jobs with `generate --as mpijob-v1`",
         )
-    elif not any(
-        condition["type"] == "Established" and condition["status"] == "True"
-        for condition in crd.get("status", {}).get("conditions", ())
-    ):
+    elif not true_condition(crd, "Established"):
         yield error(f"{CRD} is not established yet", f"kubectl describe crd {CRD}")
     else:
         yield ok(f"{CRD} serves {', '.join(served)}")

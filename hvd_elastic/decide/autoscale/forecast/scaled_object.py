@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hvd_elastic.decide.autoscale.forecast.scaler_demand import ScalerDemand
+from hvd_elastic.discovery.kube.conditions import true_condition
 
 MOST_REPLICAS: Final = 100
 """KEDA's default of `maxReplicaCount`."""
@@ -20,16 +21,12 @@ def scaled_object_demand(scaled: Json) -> ScalerDemand:
 
     How many replicas there are it does not tell, but its HPA does.
     """
-    meta, spec, status = scaled["metadata"], scaled["spec"], scaled.get("status") or {}
-    target = spec["scaleTargetRef"]
-    kind = target.get("kind") or (status.get("scaleTargetGVKR") or {}).get("kind") or "Deployment"
-    asks = _is("Active", status) and not _is("Paused", status)
+    meta, spec, target = scaled["metadata"], scaled["spec"], scaled["spec"]["scaleTargetRef"]
+    found = (scaled.get("status") or {}).get("scaleTargetGVKR") or {}
+    kind = target.get("kind") or found.get("kind") or "Deployment"
+    asks = true_condition(scaled, "Active") and not true_condition(scaled, "Paused")
     least = max(1, int(spec.get("minReplicaCount") or 0))
     return ScalerDemand(
         workload=f"{meta.get('namespace', '')}/{kind}/{target['name']}",
         replicas=min(least, int(spec.get("maxReplicaCount") or MOST_REPLICAS)) if asks else 0,
     )
-
-
-def _is(condition: str, status: Json) -> bool:
-    return any(one["type"] == condition and one["status"] == "True" for one in status.get("conditions") or ())
