@@ -23,7 +23,7 @@ def test_what_is_not_cancelled_happens_in_order(seconds: list[float], data: st.D
         queue.cancel(numbers[place])
     while (now := queue.next_second()) < float("inf"):
         queue.pop()(now)
-    assert seen == sorted(set(places) - cancelled, key=lambda place: seconds[place])
+    assert seen == sorted(set(places) - cancelled, key=lambda place: (seconds[place], place))
 
 
 def test_a_timer_that_is_set_anew_again_and_again_takes_the_room_of_one() -> None:
