@@ -207,16 +207,6 @@ print(torch.load(io.BytesIO(os.read(reader, 1 << 16)), weights_only=True))
 
 EAGER_ENDS = "\nprint('loaded', 'torch._dynamo' in sys.modules)\n"
 
-Outputs = Mapping[str, Mapping[str, str]]
-
-
-@pytest.fixture(scope="module")
-def outputs() -> Outputs:
-    """What each script prints, by the way in which it is run."""
-    scripts = {name: BEGIN + script + EAGER_ENDS + END for name, script in EAGER.items()}
-    scripts |= {name: before + BEGIN + after + END for name, (before, after) in COMPILING.items()}
-    return {way: printed(way, scripts) for way in ("ahead", "deferred")}
-
 
 def printed(way: str, scripts: Mapping[str, str]) -> Mapping[str, str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -228,17 +218,13 @@ def printed(way: str, scripts: Mapping[str, str]) -> Mapping[str, str]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("name", EAGER)
-def test_an_eager_script_never_loads_it(outputs: Outputs, name: str) -> None:
-    ahead, deferred = outputs["ahead"][name], outputs["deferred"][name]
-    assert deferred == ahead.replace("loaded True", "loaded False")
-
-
-@pytest.mark.parametrize("name", COMPILING)
-def test_whoever_asks_for_it_gets_it(outputs: Outputs, name: str) -> None:
-    ahead, deferred = outputs["ahead"][name], outputs["deferred"][name]
-    assert deferred == ahead
-    assert "Error" not in deferred
+def test_a_script_prints_the_same_both_ways() -> None:
+    """In one test: a fixture of several would run all scripts once in each process of pytest."""
+    scripts = {name: BEGIN + script + EAGER_ENDS + END for name, script in EAGER.items()}
+    scripts |= {name: before + BEGIN + after + END for name, (before, after) in COMPILING.items()}
+    ahead, deferred = printed("ahead", scripts), printed("deferred", scripts)
+    assert deferred == {name: output.replace("loaded True", "loaded False") for name, output in ahead.items()}
+    assert not [name for name in COMPILING if "Error" in deferred[name]]
 
 
 SCRIPT = """
@@ -257,7 +243,6 @@ print(before, "torch._dynamo" in sys.modules, gc.isenabled(), gc.get_freeze_coun
 
 
 @pytest.mark.core
-@pytest.mark.process
 @pytest.mark.parametrize(("compiler", "expected"), [(None, "False False True True"), ("ahead", "True True True True")])
 def test_a_worker_takes_its_first_step(tmp_path: Path, compiler: str | None, expected: str) -> None:
     yard = make_yard(tmp_path, real=True)
@@ -267,7 +252,6 @@ def test_a_worker_takes_its_first_step(tmp_path: Path, compiler: str | None, exp
         assert pod.run() == (0, f"{expected}\n")
 
 
-@pytest.mark.process
 def test_a_command_without_a_standby_defers_it_too(tmp_path: Path) -> None:
     yard = make_yard(tmp_path, real=True)
     yard.write(SCRIPT)
