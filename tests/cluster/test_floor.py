@@ -90,6 +90,21 @@ def test_without_the_policy_submit_says_so_before_anything_is_made(
     assert namespace.find("configmap", f"floored{LEDGER_SUFFIX}") is None
 
 
+def test_where_the_api_server_serves_no_such_policies_submit_says_so(
+    cluster: Site, namespace: Kubectl, tmp_path: Path
+) -> None:
+    jobs.priority_classes(cluster)
+    machine, kinds = cluster.local(), ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+    without = ",".join(f"admissionregistration.k8s.io/v1/{kind}=false" for kind in kinds)
+    server, off = machine.daemon("kube-apiserver"), "--disable-admission-plugins=MutatingAdmissionPolicy"
+    with server.with_arguments(f"--runtime-config={without}", off):
+        machine.start_api_server()
+        assert "serves no MutatingAdmissionPolicies of v1" in submit(cluster, namespace, tmp_path)
+        assert namespace.find("mpijob", "floored") is None
+    machine.start_api_server()
+    machine.restart_mpi_operator()
+
+
 def test_a_floor_above_its_quota_is_refused_before_the_operator_gives_up(
     cluster: Site, namespace: Kubectl, floor: None, tmp_path: Path
 ) -> None:

@@ -128,8 +128,8 @@ class ClusterFacts:
     cluster_queues: Sequence[Json] = ()
     validating_policies: Sequence[Json] = ()
     """All ValidatingAdmissionPolicies."""
-    mutating_policies: Sequence[Json] = ()
-    """All MutatingAdmissionPolicies; none before Kubernetes 1.36."""
+    mutating_policies: Sequence[Json] | None = ()
+    """All MutatingAdmissionPolicies; None: the API server serves none, as before Kubernetes 1.36."""
     mutating_bindings: Sequence[Json] = ()
     """All MutatingAdmissionPolicyBindings: a policy without one does nothing."""
     pod_groups: Sequence[Json] = ()

@@ -111,9 +111,9 @@ class FactReader:
             workers=self._workers(),
             local_queues=ask(Fact.QUEUES, lambda: self._of_kueue(f"/namespaces/{self._namespace}/localqueues"), []),
             cluster_queues=ask(Fact.QUEUES, lambda: self._of_kueue("/clusterqueues"), []),
-            validating_policies=self._policies("validatingadmissionpolicies"),
+            validating_policies=self._policies("validatingadmissionpolicies") or (),
             mutating_policies=self._policies("mutatingadmissionpolicies"),
-            mutating_bindings=self._policies("mutatingadmissionpolicybindings"),
+            mutating_bindings=self._policies("mutatingadmissionpolicybindings") or (),
             pod_groups=ask(Fact.POD_GROUPS, self._pod_groups, []),
             volcano_configuration=ask(Fact.VOLCANO, lambda: self._text_of(_VOLCANO_CONFIGURATION), ""),
             kueue_configuration=ask(Fact.CONFIG_MAPS, lambda: self._text_of(_KUEUE_CONFIGURATION), ""),
@@ -155,10 +155,16 @@ class FactReader:
         except NoSuchGroupError:
             return []
 
-    def _policies(self, plural: str) -> list[Json]:
-        """Those that the API server knows: one before 1.36 has none that change objects."""
-        path = f"/apis/admissionregistration.k8s.io/v1/{plural}"
-        return self._ask(Fact.POLICIES, lambda: list(self._cluster.list(path)), [])
+    def _policies(self, plural: str) -> list[Json] | None:
+        """None: the API server does not serve them."""
+
+        def question() -> list[Json] | None:
+            try:
+                return list(self._cluster.list(f"/apis/admissionregistration.k8s.io/v1/{plural}"))
+            except NotFoundError:
+                return None
+
+        return self._ask(Fact.POLICIES, question, [])
 
     def read_waiting_jobs(self) -> dict[str, OperatorWork]:
         """By name. One look does not tell since when a worker is missing, so there are two where one is."""

@@ -28,8 +28,7 @@ _KUEUE_SCHEMA: Final = "/openapi/v3/apis/kueue.x-k8s.io/v1beta2"
 _OF_0_18: Final = "concurrentAdmissionPolicy"
 """A field that the ClusterQueues of Kueue have from 0.18 on (its `config/components/crd/bases`). Everybody may read
 schemas, and few the Deployment of Kueue."""
-_FLOOR_MINOR: Final = 36
-"""Of Kubernetes: the first with MutatingAdmissionPolicies of v1."""
+_ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 
 Answers = Mapping[str, Json | ClusterError]
 """By path. What may not be read says nothing about the cluster."""
@@ -128,11 +127,11 @@ def floor_refusal(cluster: ClusterClient, spec: JobSpec, job: Json) -> str:
         made = cluster.create(f"/api/v1/namespaces/{spec.namespace}/pods", pod, dryRun="All")
     except ForbiddenError as error:
         if " cannot create resource " in str(error):
-            return _too_old_for_floors(cluster)
+            return _without_policies(cluster)
         return f"workers.floor: its pods are refused, and then there is no pod at all: {error}"
     if made["spec"].get("priorityClassName") == spec.priority.floor:
         return ""
-    return _too_old_for_floors(cluster) or (
+    return _without_policies(cluster) or (
         f"workers.floor: nothing gives its pods the PriorityClass {spec.priority.floor}: hvd-elastic platform-kit kit "
         "--with floor, and kubectl apply --server-side -k kit"
     )
@@ -147,14 +146,15 @@ def _of_whole_floor(container: Json, spec: JobSpec) -> Json:
     return {**container, "resources": {key: {**amounts[key], resource: gpus} for key in ("requests", "limits")}}
 
 
-def _too_old_for_floors(cluster: ClusterClient) -> str:
-    version = str(cluster.get(_SERVER).get("gitVersion", ""))
-    if 0 < minor(version) < _FLOOR_MINOR:
-        return (
-            f"workers.floor: the cluster is Kubernetes {version}, which has no MutatingAdmissionPolicies of v1: "
-            f"upgrade to 1.{_FLOOR_MINOR}, or leave it out"
-        )
-    return ""
+def _without_policies(cluster: ClusterClient) -> str:
+    """Why no policy of the cluster can give a floor; empty: one can."""
+    if any(one.get("name") == "mutatingadmissionpolicies" for one in cluster.get(_ADMISSION).get("resources") or ()):
+        return ""
+    version = cluster.get(_SERVER).get("gitVersion", "")
+    return (
+        f"workers.floor: the API server, Kubernetes {version}, serves no MutatingAdmissionPolicies of v1: they are on "
+        "by default from 1.36 on; upgrade it or turn them on, or leave workers.floor out"
+    )
 
 
 def _without_kueue(answers: Answers) -> Iterator[str]:

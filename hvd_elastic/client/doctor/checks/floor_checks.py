@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from hvd_elastic.client.connection.server_version import minor
 from hvd_elastic.client.doctor.checks.node_checks import is_spot
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
@@ -11,8 +10,6 @@ from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import LABEL_FLOOR
 from hvd_elastic.priorityclasses import DEFAULTS, PreemptionPolicy, Tier
 
-FIRST_MINOR: Final = 36
-"""Of Kubernetes: `admissionregistration.k8s.io/v1` has MutatingAdmissionPolicies from 1.36 on."""
 _KIT: Final = "hvd-elastic platform-kit kit --with floor; kubectl apply --server-side -k kit"
 _CLASSES: Final = {one.tier: one for one in DEFAULTS}
 
@@ -20,13 +17,13 @@ _CLASSES: Final = {one.tier: one for one in DEFAULTS}
 @check("floor", Fact.PRIORITY_CLASSES, Fact.POLICIES, Fact.MPIJOBS, Fact.WORKERS, Fact.NODES)
 def floor(facts: ClusterFacts) -> Iterator[Verdict]:
     """What `workers.floor` promises: inference cannot preempt these workers."""
-    policy = next(filter(_gives_floors, facts.mutating_policies), None)
+    policy = next(filter(_gives_floors, facts.mutating_policies or ()), None)
     asking = [job["metadata"]["name"] for job in facts.mpijobs if _asks(job)]
     if not asking and policy is None:
         yield ok("no job asks for one, and nothing here would give it")
         return
     if policy is None:
-        yield _without_policy(asking, facts.version)
+        yield _without_policy(asking, facts)
         return
     amiss = [*_unbound(policy, facts), *_class(facts), *_unraised(facts), *_on_spot(facts)]
     yield from amiss
@@ -45,13 +42,13 @@ def _asks(job: Mapping[str, Any]) -> bool:
     return LABEL_FLOOR in ((template.get("metadata") or {}).get("labels") or {})
 
 
-def _without_policy(asking: list[str], version: str) -> Verdict:
+def _without_policy(asking: list[str], facts: ClusterFacts) -> Verdict:
     who = ", ".join(asking)
     what = f"{who}: nothing keeps the workers of workers.floor, inference may take them"
-    if 0 < minor(version) < FIRST_MINOR:
+    if facts.mutating_policies is None:
         return error(
-            f"{what}: Kubernetes {version} has no MutatingAdmissionPolicies of v1",
-            f"upgrade to 1.{FIRST_MINOR}, or leave workers.floor out",
+            f"{what}: Kubernetes {facts.version} serves no MutatingAdmissionPolicies of v1",
+            "they are on by default from 1.36 on: upgrade it or turn them on, or leave workers.floor out",
         )
     return error(f"{what}: there is no policy that gives it", _KIT)
 

@@ -378,10 +378,10 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
         ),
         (replace(SOUND, mpijobs=[FLOORED]), "floor", Level.ERROR, "there is no policy that gives it"),
         (
-            replace(SOUND, mpijobs=[FLOORED], version="v1.35.4"),
+            replace(SOUND, mpijobs=[FLOORED], version="v1.35.4", mutating_policies=None),
             "floor",
             Level.ERROR,
-            "Kubernetes v1.35.4 has no MutatingAdmissionPolicies of v1",
+            "Kubernetes v1.35.4 serves no MutatingAdmissionPolicies of v1",
         ),
         (
             replace(SOUND, **FLOOR, priority_classes=SOUND.priority_classes[:1]),

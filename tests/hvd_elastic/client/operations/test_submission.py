@@ -322,18 +322,24 @@ def test_a_floor_is_rehearsed_before_anything_is_written(cluster: JobsCluster) -
         return answer
 
     cluster.answers[PODS] = rehearsed
-    for version, answer, said in (
-        ("v1.37.2", {"spec": {"priorityClassName": "preemptible-pc"}}, "platform-kit kit --with floor"),
-        ("v1.35.4", {"spec": {"priorityClassName": "preemptible-pc"}}, "v1.35.4, which has no MutatingAdmissionPolic"),
-        ("v1.37.2", Status(403, message="exceeded quota: floor-pc"), "there is no pod at all: exceeded quota"),
-        ("v1.35.4", Status(403, message='u cannot create resource "pods" in API group ""'), "has no MutatingAdmission"),
+    cluster.objects["/apis/admissionregistration.k8s.io"] = {}
+
+    def serve(kind: str) -> None:
+        policies = {"name": f"{kind}admissionpolicies"}
+        cluster.put("/apis/admissionregistration.k8s.io", named("v1", resources=[policies]))
+
+    for kind, answer, said in (
+        ("mutating", {"spec": {"priorityClassName": "preemptible-pc"}}, "platform-kit kit --with floor"),
+        ("validating", {"spec": {"priorityClassName": "preemptible-pc"}}, "v1.34.4, serves no MutatingAdmissionPolic"),
+        ("mutating", Status(403, message="exceeded quota: floor-pc"), "there is no pod at all: exceeded quota"),
+        ("validating", Status(403, message='u cannot create resource "pods" in API group ""'), "serves no Mutating"),
     ):
-        cluster.put("", named("version", gitVersion=version))
+        serve(kind)
         answers.append(answer)
         with pytest.raises(NotReadyError, match=re.escape(said)):
             submit(cluster.client(), spec(workers=wanted))
     assert not any(request.method == "PATCH" for request in cluster.requests)
-    cluster.put("", named("version", gitVersion="v1.37.2"))
+    serve("mutating")
     answers += [Status(403, message='u cannot create resource "pods" in API group ""')]
     submit(cluster.client(), spec(name="who-may-not-look", workers=wanted))
     answers += [{"spec": {"priorityClassName": "floor-pc"}}]
