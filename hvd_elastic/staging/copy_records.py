@@ -25,7 +25,7 @@ def facts_of(path: Path) -> FileFacts | None:
 
 
 class CopyRecords:
-    """The records below a folder. A line that a killed copier left unfinished is skipped, and its file compared."""
+    """The records below a folder. The file of a record that is lost or torn is compared with its object again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,12 +46,11 @@ class CopyRecords:
         replace_file(self._path, "".join(map(_line, records.values())))
 
     def add(self, record: CopyRecord) -> None:
-        """Append a record. Threads may call it at the same time."""
+        """Append a record. Threads may call it at the same time. One that a killed copier had in memory is lost."""
         with self._lock:
             if self._file is None:
                 self._file = self._path.open("a", encoding="utf-8")
             self._file.write(_line(record))
-            self._file.flush()
 
     def close(self) -> None:
         """Sync what was added, and close the file."""

@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,8 +31,9 @@ class PartialFile:
     def __init__(self, folder: Path, one: ListedObject, *, range_bytes: int, digest: StoredDigest | None) -> None:
         """Open what an earlier copier left in `folder`, or begin. `digest`: what the store says of all bytes."""
         self.object, self.digest = one, digest
-        starts = range(0, one.size_bytes, range_bytes)
-        self.ranges = [(start, min(start + range_bytes, one.size_bytes)) for start in starts]
+        crcs = digest if digest and digest.is_joinable else None
+        parts = _spans(0, one.size_bytes, (crcs and crcs.part_bytes) or one.size_bytes)
+        self.ranges = [span for part in parts for span in _spans(*part, range_bytes)]
         """What is read at once."""
         self.path, self._journal_path = (folder / name for name in partial_names(one))
         self._finished = dict(_read_journal(self._journal_path))
@@ -41,7 +42,7 @@ class PartialFile:
         self._journal = os.open(self._journal_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         if os.fstat(self._journal).st_size:
             os.write(self._journal, b"\n")  # the last line may be a part of one
-        self._crc = digest.crc if digest and digest.is_joinable else zlib.crc32
+        self._crc = crcs.crc if crcs else zlib.crc32
         self._missing = len(self.ranges)
         self._lock = threading.Lock()
 
@@ -94,6 +95,10 @@ class PartialFile:
                 os.close(self._file)
                 os.close(self._journal)
             self._file = self._journal = -1
+
+
+def _spans(start: int, stop: int, length: int) -> Sequence[_Span]:
+    return [(at, min(at + length, stop)) for at in range(start, stop, length)]
 
 
 def partial_names(one: ListedObject) -> tuple[str, str]:

@@ -99,7 +99,6 @@ def _error_of(what: str, answer: Any) -> Exception:
 
 def make_client(*, endpoint: str | None, region: str | None, threads: int) -> Any:
     """Return a client with these time-outs. Credentials come from boto3's own chain (role, environment, file)."""
-    import boto3
     from botocore.config import Config
 
     own = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
@@ -115,8 +114,26 @@ def make_client(*, endpoint: str | None, region: str | None, threads: int) -> An
         s3={"addressing_style": "path"} if own else None,
     )
     with translate_errors("credentials of S3"):
-        session = boto3.session.Session(region_name=region)
+        session = _session(region)
         return rotated_credentials.make_client(session, endpoint_url=endpoint, config=config)
+
+
+def _session(region: str | None) -> Any:
+    """One that reads times as Python does: with botocore's parser they are two thirds of what a listing takes."""
+    import boto3
+    from botocore.session import get_session
+    from botocore.utils import parse_timestamp
+
+    def time_of(value: Any) -> datetime:
+        try:
+            return datetime.fromisoformat(value)
+        except (TypeError, ValueError):  # a header's date, or a number
+            parsed: datetime = parse_timestamp(value)
+            return parsed
+
+    core = get_session()
+    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=time_of)
+    return boto3.session.Session(botocore_session=core, region_name=region)
 
 
 class S3Requests:

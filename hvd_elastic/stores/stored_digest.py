@@ -9,7 +9,7 @@ Digests find damage; they are no protection against an attacker. SHA-1 and SHA-2
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import BinaryIO, Final
@@ -31,8 +31,8 @@ class StoredDigest:
 
     @property
     def is_joinable(self) -> bool:
-        """Whether it follows from the digests of ranges."""
-        return self.algorithm in CRCS and self.part_bytes is None
+        """Whether it follows from the digests of ranges that cross no part's end."""
+        return self.algorithm in CRCS
 
     @property
     def crc(self) -> Callable[[bytes, int], int]:
@@ -47,14 +47,22 @@ class StoredDigest:
         from awscrt import checksums
 
         combine = getattr(checksums, f"combine_{self.algorithm}")
-        whole: int = reduce(lambda so_far, one: combine(so_far, *one), ranges, 0)
-        return whole.to_bytes(len(self.value), "big") == self.value
+        parts, length = [0], 0
+        for crc, size_bytes in ranges:
+            if self.part_bytes and length == self.part_bytes:
+                parts.append(0)
+                length = 0
+            parts[-1], length = combine(parts[-1], crc, size_bytes), length + size_bytes
+        return self._is_of_parts([part.to_bytes(len(self.value), "big") for part in parts])
 
     def is_of(self, file: BinaryIO, size_bytes: int) -> bool:
         """Whether it is that of the file's bytes from where it stands."""
         length = self.part_bytes or size_bytes or 1
-        parts = [self._digest(_pieces(file, min(length, size_bytes - start))) for start in range(0, size_bytes, length)]
-        return self.value == (self._digest(parts) if self.part_bytes or not parts else parts[0])
+        starts = range(0, size_bytes, length)
+        return self._is_of_parts([self._digest(_pieces(file, min(length, size_bytes - start))) for start in starts])
+
+    def _is_of_parts(self, digests: Sequence[bytes]) -> bool:
+        return self.value == (self._digest(digests) if self.part_bytes or not digests else digests[0])
 
     def _digest(self, pieces: Iterable[bytes]) -> bytes:
         if self.algorithm == "md5":
