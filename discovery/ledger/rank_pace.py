@@ -20,7 +20,7 @@ class PacedBlock:
     """Some steps in a row of one rank. Seconds are those of one step."""
 
     unix: float
-    """The end, by the clock of this side once `RankPace.at` has moved it there."""
+    """The end; by `rank_paces`, in seconds since the worker's answer."""
     steps: int
     step_seconds: float
     computing: float
@@ -51,7 +51,7 @@ class RankPace:
 def rank_paces(value: object, told: object) -> tuple[RankPace, ...]:
     """The paces in a worker's list; what is none is left out.
 
-    `told`: the worker's time when it answered. The blocks' times are negative then: the seconds that have passed since.
+    `told`: the worker's time when it answered, to which the blocks' times are relative: they are not above zero.
     """
     answered = _time(told)
     made = (_pace(each, answered) for each in (value if isinstance(value, list) and answered is not None else ()))
@@ -76,8 +76,11 @@ def _block(row: object, answered: float) -> PacedBlock | None:
         return None
     if loading is None and row[4] is not None:
         return None
-    age = min(0.0, unix - answered)
-    return PacedBlock(unix=age, steps=steps, step_seconds=step_seconds, computing=computing, loading=loading)
+    if unix > answered + 1:  # the worker's clock was set back since: when it ended is not known
+        return None
+    return PacedBlock(
+        unix=unix - answered, steps=steps, step_seconds=step_seconds, computing=computing, loading=loading
+    )
 
 
 def _is_count(value: object, counts: range) -> bool:

@@ -6,11 +6,13 @@ and a long one for a rank that is a little behind.
 - Its median is that much longer than the median of the others, and so are most of its blocks, each compared with what
   the others did at that time. So neither one step nor one stall of a loader makes a rank slow, and steps that are long
   for all make nobody slow.
+- That is no chance: where steps differ much, as those of sentences do, it takes more of them to be sure.
 - It is further from the others than they are from each other: where half of the machines are of an older kind, it is
   no news that one of them is slower.
 - It costs something: a part of the step, and more than a scheduler takes away now and then.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,12 +41,14 @@ class PaceWindow:
     """In so many last blocks."""
 
 
-SHORT: Final = PaceWindow(blocks=8, times=1.35, each=1.25, ends=1.15, ends_blocks=8)
+SHORT: Final = PaceWindow(blocks=9, times=1.35, each=1.25, ends=1.15, ends_blocks=8)
 LONG: Final = PaceWindow(blocks=60, times=1.12, each=1.06, ends=1.05, ends_blocks=24)
 MOST_BLOCKS: Final = LONG.blocks
 """That anybody looks at."""
 _MOST: Final = 0.8
 _DEVIATIONS: Final = 4.0
+_SURE: Final = 5.0
+"""Standard errors that a rank is off, for a machine that is compared each five seconds for days."""
 _NORMAL: Final = 1.4826
 """Standard deviations of a normal distribution in its median absolute deviation."""
 _SHARE: Final = 0.05
@@ -52,6 +56,10 @@ _SHARE: Final = 0.05
 _LEAST_SECONDS: Final = 0.002
 _MOST_OTHERS: Final = 32
 """Ranks with which each block is compared, of a large world: a sample tells their median."""
+_MOST_NOISES: Final = 8
+"""Ranks from which it is learned how much blocks differ by chance."""
+_LEAST_OWN: Final = 1e-6
+"""Seconds, so that nothing is divided by zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +84,7 @@ def find_slow(series: Series, size: int) -> tuple[SlowRank, ...]:
     for window in (LONG, SHORT):
         recent = {rank: blocks[-window.blocks :] for rank, blocks in series.items() if len(blocks) >= window.blocks}
         if len(recent) >= max(2, size // 2 + 1):
-            found |= {slow.rank: slow for slow in _slow(recent, window)}
+            found |= {slow.rank: slow for slow in _slow(series, recent, window)}
     return tuple(found[rank] for rank in sorted(found))
 
 
@@ -90,12 +98,13 @@ def still_slow(slow: SlowRank, series: Series) -> bool:
     return medians[slow.rank] >= slow.window.ends * median(others)
 
 
-def _slow(recent: Series, window: PaceWindow) -> list[SlowRank]:
+def _slow(series: Series, recent: Series, window: PaceWindow) -> list[SlowRank]:
     medians = {rank: _own(blocks) for rank, blocks in recent.items()}
     middle = median(medians.values())
     behind = [rank for rank, own in medians.items() if own > window.times * middle or len(medians) == 2]
-    found = (_judge(rank, recent, medians, window) for rank in behind)
-    return [slow for slow in found if slow is not None]
+    found = [slow for rank in behind if (slow := _judge(rank, recent, medians, window)) is not None]
+    least = _SURE * _noise({rank: series[rank] for rank in recent}) / math.sqrt(window.blocks) if found else 0.0
+    return [slow for slow in found if math.log(slow.times) >= least]
 
 
 def _judge(rank: int, recent: Series, medians: Mapping[int, float], window: PaceWindow) -> SlowRank | None:
@@ -113,7 +122,7 @@ def _judge(rank: int, recent: Series, medians: Mapping[int, float], window: Pace
     first = blocks[late.index(True)]
     return SlowRank(
         rank=rank,
-        times=own / max(usual, 1e-6),
+        times=own / max(usual, _LEAST_OWN),
         since=first.unix - first.seconds,
         slowness=_slowness(rank, recent),
         window=window,
@@ -129,6 +138,20 @@ def _beside(rank: int, recent: Series) -> list[float]:
         median(blocks[_nearest(known, block.unix)].own for blocks, known in zip(others, ends, strict=True))
         for block in recent[rank]
     ]
+
+
+def _noise(series: Series) -> float:
+    """By how much a block is off by chance: the standard deviation of its logarithm, each beside the others' block."""
+    known = list(series)
+    offs: list[float] = []
+    for rank in known[:: len(known) // _MOST_NOISES + 1]:
+        logs = [
+            math.log(max(block.own, _LEAST_OWN) / max(beside, _LEAST_OWN))
+            for block, beside in zip(series[rank], _beside(rank, series), strict=True)
+        ]
+        middle = median(logs)
+        offs += [abs(each - middle) for each in logs]
+    return _NORMAL * median(offs)
 
 
 def _nearest(times: Sequence[float], time: float) -> int:

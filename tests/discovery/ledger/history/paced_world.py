@@ -70,7 +70,7 @@ class PacedWorld:
     seed: int
     size: int
     work: Drawn
-    now: float = 1000.0
+    now: float = 1e6
     told: list[tuple[float, RankSlow | RankSlowEnded]] = field(default_factory=list)
     history: SlowRankHistory = field(default_factory=SlowRankHistory)
 
@@ -78,6 +78,7 @@ class PacedWorld:
         self.random = random.Random(self.seed)
         self._ranks: list[PacedRank] = []
         self._asked = 0.0
+        self._news = 3 if self.size <= 8 else BLOCKS  # that can be new to a sidecar that asks every five seconds
         self.resize(self.size)
 
     def resize(self, size: int) -> None:
@@ -110,7 +111,7 @@ class PacedWorld:
     def _answer(self, number: int) -> tuple[Any, float]:
         """What the worker says, and its own time."""
         rank = self._ranks[number]
-        document = {"rank": number, "size": self.size, "blocks": list(map(row, rank.blocks))}
+        document = {"rank": number, "size": self.size, "blocks": list(map(row, rank.blocks[-self._news :]))}
         return [document] if rank.blocks else [], self.now + rank.skew
 
     @property

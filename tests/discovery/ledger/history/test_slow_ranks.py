@@ -103,7 +103,7 @@ def test_first_steps_after_resizes_name_nobody(seed: int) -> None:
     for _ in range(30):
         world.run(world.random.uniform(20.0, 120.0))
         before, size = world.size, world.random.randint(2, 8)
-        began.update({rank: world.now for rank in range(before, size)})
+        began.update(dict.fromkeys(range(before, size), world.now))
         world.resize(size)
     assert world.told == []
 
@@ -124,7 +124,7 @@ def test_a_slow_rank_is_named_in_time_and_alone(times: float, seconds: float, se
     assert (entry.rank, entry.pod, entry.node) == (slow, f"w-{slow}", f"node-{slow}")
     assert entry.slowness is Slowness.COMPUTING
     assert entry.times == pytest.approx(times, rel=0.12)
-    assert began - 60 < entry.unix < began + seconds
+    assert began - 150 < entry.unix < began + seconds
     world.run(600)
     assert world.named == [slow], "it is told once"
     world.work = NoisyMachines()
@@ -193,9 +193,7 @@ def test_the_next_world_begins_anew() -> None:
     assert world.named == [1, 1]
 
 
-SLOW = RankSlow(
-    unix=5.0, pod="w-3", uid="u3", rank=3, node="node-7", times=1.8, slowness=Slowness.COMPUTING
-)
+SLOW = RankSlow(unix=5.0, pod="w-3", uid="u3", rank=3, node="node-7", times=1.8, slowness=Slowness.COMPUTING)
 
 
 def test_the_sentence() -> None:
