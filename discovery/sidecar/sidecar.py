@@ -252,6 +252,7 @@ class Sidecar:
             wanted_workers=None if job is None else job.wanted_workers,
             launcher_failures=None if launcher_job is None else launcher_job.failures,
             operator_wait_seconds=None if self._recorder is None else self._recorder.operator_wait_seconds,
+            slow_ranks=() if self._recorder is None else self._recorder.slow_ranks,
         )
 
     def _contact_age(self) -> float:

@@ -19,7 +19,7 @@ from typing import Final, ParamSpec
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
 from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
-from hvd_elastic.discovery.ledger.entries import RecordLost
+from hvd_elastic.discovery.ledger.entries import RankSlow, RecordLost
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
@@ -128,6 +128,11 @@ class JobRecorder:
     def operator_wait_seconds(self) -> float:
         """For how long the MPI Operator has had pods to make or delete, and has done neither; 0: it has none."""
         return self._lag.wait_seconds(self._clock())
+
+    @property
+    def slow_ranks(self) -> tuple[RankSlow, ...]:
+        """Those for which the others wait."""
+        return tuple(self._inquiry.slow_ranks.slow.values())
 
     def _see_operator(self) -> None:
         if self._history.job is not None and self._history.pods_known:
