@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +21,10 @@ from hvd_elastic.discovery.ledger.entries import (
     JobEnded,
     LauncherEnded,
     LauncherStarted,
+    RankSlow,
     RanksStalled,
     RecordLost,
+    Slowness,
     StallEnded,
     WantedChanged,
     WorkerBound,
@@ -645,6 +648,24 @@ def test_ranks_that_wait_for_each_other_are_told(
     until(lambda: bool(told(cluster, StallEnded)))
     until(lambda: (known := status(cluster)) is not None and known.stall == "")
     assert len(told(cluster, RanksStalled)) == 1
+
+
+def test_a_rank_that_is_slow_is_told(cluster: KubeApi, start: Start, workers: Workers) -> None:
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(1))
+    for index, computing in enumerate((0.2, 0.36)):
+        now = time.time()
+        blocks = [[now - 5.0 * ago, 10, 0.5, computing, 0.01] for ago in reversed(range(12))]
+        workers.report(f"127.0.1.{index + 1}", unix=now, paces=[{"rank": index, "size": 2, "blocks": blocks}])
+    running = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, RankSlow)))
+    (entry,) = told(cluster, RankSlow)
+    assert (entry.rank, entry.pod, entry.times, entry.slowness) == (1, "job-worker-1", 1.76, Slowness.COMPUTING)
+    words = f"rank 1 on {entry.node} takes 1.8 times as long as the others: computing, not loading"
+    until(lambda: sentences(cluster).get("RankSlow") == words)
+    labels = {"rank": "1", "worker": "job-worker-1", "node": entry.node, "slowness": "computing"}
+    assert running.metrics.registry.get_sample_value("hvd_elastic_discovery_slow_rank", labels) == 1.76
 
 
 def test_saves_that_fail_are_told_at_once(
