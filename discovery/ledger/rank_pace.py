@@ -4,7 +4,7 @@ The documents come from pods in which anybody's script runs: one with a value of
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard
 
 from hvd_elastic.system.untrusted_values import END_OF_DATES, finite_number
 
@@ -83,7 +83,7 @@ def _block(row: object, answered: float) -> PacedBlock | None:
     )
 
 
-def _is_count(value: object, counts: range) -> bool:
+def _is_count(value: object, counts: range) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value in counts
 
 
