@@ -63,6 +63,8 @@ def _pace(document: object, answered: float | None) -> RankPace | None:
     rank, size, rows = known.get("rank"), known.get("size"), known.get("blocks")
     if not (_is_count(rank, _RANKS) and _is_count(size, _RANKS) and isinstance(rows, list) and answered is not None):
         return None
+    if rank >= size:
+        return None
     blocks = [_block(row, answered) for row in rows[-_MAX_BLOCKS:]]
     return RankPace(rank=rank, size=size, blocks=tuple(block for block in blocks if block is not None))
 

@@ -4,6 +4,7 @@ Each worker is asked for its ranks' blocks (`contract.PACE_FILE`) in turns while
 within one world: the next one has other ranks, and begins anew. Nothing here has a clock; all times are Unix seconds.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -38,25 +39,46 @@ class PacedWorker:
 
 
 @dataclass(slots=True, kw_only=True)
-class SlowRankHistory:
-    """The blocks of the present world, and who is slow in it."""
+class _ToldRanks:
+    """What one worker has told of its ranks in one world."""
 
+    size: int
+    """Of that world."""
+    series: dict[int, list[PacedBlock]]
+    """By rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RankBlocks:
+    """The blocks of a rank, and the UID of the worker that tells of it."""
+
+    uid: str
+    blocks: list[PacedBlock]
+
+
+@dataclass(slots=True, kw_only=True)
+class SlowRankHistory:
+    """The blocks of the present world, and who is slow in it.
+
+    Each worker speaks for its own ranks alone. What it tells wrongly may hide or name those, and none of another worker.
+    """
+
+    ranks_each: int = 1
+    """Ranks of a worker, of which no more are believed."""
     slow: dict[int, RankSlow] = field(default_factory=dict)
     """By rank, what the ledger has of those that are slow now."""
     _world: tuple[str, ...] = ()
-    _size: int = 0
-    _series: dict[int, list[PacedBlock]] = field(default_factory=dict)
-    _workers: dict[int, str] = field(default_factory=dict)
-    """By rank, the UID of its worker."""
+    _told: dict[str, _ToldRanks] = field(default_factory=dict)
+    """By the worker's UID."""
     _judged: dict[int, SlowRank] = field(default_factory=dict)
     _asked: dict[str, float] = field(default_factory=dict)
     """By UID, when the worker was asked last."""
     _has_news: bool = False
 
     @classmethod
-    def resume(cls, entries: Iterable[Entry]) -> "SlowRankHistory":
+    def resume(cls, entries: Iterable[Entry], *, ranks_each: int = 1) -> "SlowRankHistory":
         """Go on with the ledger of an earlier sidecar. Nobody is slow until this one has seen it."""
-        history = cls()
+        history = cls(ranks_each=ranks_each)
         for entry in entries:
             if isinstance(entry, WorldChanged):
                 history._world = entry.workers
@@ -68,20 +90,16 @@ class SlowRankHistory:
         due = [uid for uid in uids if now - self._asked[uid] >= ASKED_SECONDS]
         return sorted(due, key=lambda uid: self._asked[uid])[:most]
 
-    def take(self, uid: str, paces: Iterable[RankPace], now: float) -> None:
+    def take(self, uid: str, paces: Sequence[RankPace], now: float) -> None:
         """What a worker says of its ranks."""
         self._asked[uid] = now
-        for pace in paces:
-            if pace.size != self._size or self._workers.get(pace.rank, uid) != uid:
-                self._forget(size=pace.size)
-            self._workers[pace.rank] = uid
-            series = self._series.setdefault(pace.rank, [])
-            last = series[-1].unix if series else float("-inf")
-            timed = (replace(block, unix=block.unix + now) for block in pace.blocks)
-            fresh = [block for block in timed if block.unix > last + _SAME_BLOCK and block.unix > now - _OLD_SECONDS]
-            self._has_news |= bool(fresh)
-            series += fresh
-            del series[:-MOST_BLOCKS]
+        if not (told := {pace.rank: pace for pace in paces[: self.ranks_each]}):
+            return
+        size, known = paces[0].size, self._told.get(uid)
+        if known is None or known.size != size or known.series.keys() != told.keys():
+            known = self._told[uid] = _ToldRanks(size=size, series={rank: [] for rank in told})
+        for rank, pace in told.items():
+            self._has_news |= _add(pace.blocks, known.series[rank], now)
 
     def pass_time(
         self, world: tuple[str, ...], workers: Mapping[str, PacedWorker], now: float
@@ -95,25 +113,38 @@ class SlowRankHistory:
         """
         if world != self._world:
             self._world = world
-            self._forget(size=0)
+            self._forget()
         if not self._has_news:
             return
         self._has_news = False
-        series = {rank: blocks for rank, blocks in self._series.items() if _is_fresh(blocks, now)}
+        self._told = {uid: told for uid, told in self._told.items() if uid in workers}
+        size = _usual_size(self._told.values())
+        known = self._ranks(size, now)
+        series = {rank: each.blocks for rank, each in known.items()}
         for rank, judged in list(self._judged.items()):
-            if not still_slow(judged, series):
-                yield self._ended(rank, now)
-        for judged in find_slow(series, self._size):
-            worker = workers.get(self._workers[judged.rank])
-            if judged.rank not in self._judged and worker is not None:
-                yield self._found(judged, worker)
+            is_another = rank in known and known[rank].uid != self.slow[rank].uid
+            if is_another or not still_slow(judged, series):
+                yield self._ended(rank, known.get(rank), now)
+        for judged in find_slow(series, size):
+            if judged.rank not in self._judged:
+                uid = known[judged.rank].uid
+                yield self._found(judged, uid, workers[uid])
 
-    def _found(self, judged: SlowRank, worker: PacedWorker) -> RankSlow:
+    def _ranks(self, size: int, now: float) -> dict[int, _RankBlocks]:
+        """Those of the world of this size. One of which two workers tell is of neither until one of them falls silent."""
+        found: dict[int, list[_RankBlocks]] = {}
+        for uid, told in self._told.items():
+            for rank, blocks in told.series.items() if told.size == size else ():
+                if blocks and blocks[-1].unix > now - _OLD_SECONDS:
+                    found.setdefault(rank, []).append(_RankBlocks(uid=uid, blocks=blocks))
+        return {rank: each[0] for rank, each in found.items() if len(each) == 1}
+
+    def _found(self, judged: SlowRank, uid: str, worker: PacedWorker) -> RankSlow:
         self._judged[judged.rank] = judged
         self.slow[judged.rank] = RankSlow(
             unix=round(judged.since, 3),
             pod=worker.pod,
-            uid=self._workers[judged.rank],
+            uid=uid,
             rank=judged.rank,
             node=worker.node,
             times=round(judged.times, 2),
@@ -121,23 +152,33 @@ class SlowRankHistory:
         )
         return self.slow[judged.rank]
 
-    def _ended(self, rank: int, now: float) -> RankSlowEnded:
+    def _ended(self, rank: int, known: _RankBlocks | None, now: float) -> RankSlowEnded:
         """What it did while it was slow must not make it slow again."""
         del self._judged[rank]
         told = self.slow.pop(rank)
-        del self._series[rank][: -(SHORT.blocks // 2)]
+        if known is not None:
+            del known.blocks[: -(SHORT.blocks // 2)]
         return RankSlowEnded(unix=now, pod=told.pod, uid=told.uid, rank=rank, seconds=round(now - told.unix, 1))
 
-    def _forget(self, *, size: int) -> None:
+    def _forget(self) -> None:
         self.slow.clear()
         self._judged.clear()
-        self._series.clear()
-        self._workers.clear()
-        self._size = size
+        self._told.clear()
 
 
-def _is_fresh(blocks: Sequence[PacedBlock], now: float) -> bool:
-    return bool(blocks) and blocks[-1].unix > now - _OLD_SECONDS
+def _add(blocks: Iterable[PacedBlock], series: list[PacedBlock], now: float) -> bool:
+    """Add those that are new. Returns whether there are some."""
+    after = max(now - _OLD_SECONDS, series[-1].unix + _SAME_BLOCK if series else 0.0)
+    timed = (replace(block, unix=block.unix + now) for block in blocks)
+    fresh = [block for block in timed if block.unix > after]
+    series += fresh
+    del series[:-MOST_BLOCKS]
+    return bool(fresh)
+
+
+def _usual_size(told: Iterable[_ToldRanks]) -> int:
+    """That most workers tell; 0: none does."""
+    return max(Counter(each.size for each in told).most_common(1), default=(0, 0))[0]
 
 
 def slow_now(entries: Iterable[Entry]) -> tuple[RankSlow, ...]:

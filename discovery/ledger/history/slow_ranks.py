@@ -7,8 +7,8 @@ and a long one for a rank that is a little behind.
   the others did at that time. So neither one step nor one stall of a loader makes a rank slow, and steps that are long
   for all make nobody slow.
 - That is no chance: where steps differ much, as those of sentences do, it takes more of them to be sure.
-- It is further from the others than they are from each other: where half of the machines are of an older kind, it is
-  no news that one of them is slower.
+- It is further from the others than they are from each other, and more than a third of the ranks are not as slow: where
+  half of the machines are of an older kind, it is no news that one of them is slower.
 - It costs something: a part of the step, and more than a scheduler takes away now and then.
 """
 
@@ -54,12 +54,16 @@ _NORMAL: Final = 1.4826
 _SHARE: Final = 0.05
 """Of the step, that it loses by a slow rank."""
 _LEAST_SECONDS: Final = 0.002
+_FEW: Final = 3
+"""One in so many ranks may be slow; where more are, it is a kind of machine."""
 _MOST_OTHERS: Final = 32
 """Ranks with which each block is compared, of a large world: a sample tells their median."""
 _MOST_NOISES: Final = 8
 """Ranks from which it is learned how much blocks differ by chance."""
 _LEAST_OWN: Final = 1e-6
 """Seconds, so that nothing is divided by zero."""
+_MOST_TIMES: Final = 1000.0
+"""That are told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +120,16 @@ def _judge(rank: int, recent: Series, medians: Mapping[int, float], window: Pace
     least = max(_DEVIATIONS * spread, _SHARE * step, _LEAST_SECONDS)
     if own < window.times * usual or own - usual < least:
         return None
+    alike = 1 + sum(each > math.sqrt(own * usual) for each in others)
+    if alike > max(1, len(medians) // _FEW):
+        return None
     late = [block.own > window.each * beside for block, beside in zip(blocks, _beside(rank, recent), strict=True)]
     if sum(late) < _MOST * len(late):
         return None
     first = blocks[late.index(True)]
     return SlowRank(
         rank=rank,
-        times=own / max(usual, _LEAST_OWN),
+        times=min(own / max(usual, _LEAST_OWN), _MOST_TIMES),
         since=first.unix - first.seconds,
         slowness=_slowness(rank, recent),
         window=window,

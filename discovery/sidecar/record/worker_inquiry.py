@@ -35,13 +35,14 @@ class WorkerInquiry:
         """`ask` asks the worker at an address. `now` gives Unix seconds; `clock` must not jump."""
         self._ask, self._history, self._now, self._clock = ask, history, now, clock
         self.stalls = StallHistory()
-        self.slow_ranks = SlowRankHistory()
+        self.slow_ranks = SlowRankHistory(ranks_each=history.world.slots)
         self._figures_asked = self._waits_asked = self._paces_asked = -FIGURES_SECONDS
 
     def begin(self, ledger: Iterable[Entry]) -> None:
         """Go on with the ledger of an earlier sidecar."""
         ledger = tuple(ledger)
-        self.stalls, self.slow_ranks = StallHistory.resume(ledger), SlowRankHistory.resume(ledger)
+        self.stalls = StallHistory.resume(ledger)
+        self.slow_ranks = SlowRankHistory.resume(ledger, ranks_each=self._history.world.slots)
 
     def ask_all(self) -> Iterator[Entry]:
         """Ask those from whom something is wanted by now."""
@@ -82,11 +83,12 @@ class WorkerInquiry:
     def _ask_for_paces(self) -> Iterator[Entry]:
         """While steps get done, ask workers how long their ranks take for them."""
         moment, world, now = self._clock(), self._history.world, self._now()
-        if moment < self._paces_asked + PACES_SECONDS or world.stepped is None or now - world.stepped > QUIET_SECONDS:
+        if moment < self._paces_asked + PACES_SECONDS:
             return
         self._paces_asked, trains = moment, self._in_training()
-        for uid in self.slow_ranks.next_to_ask(list(trains), MAX_ASKED, now=now):
-            self.slow_ranks.take(uid, self._ask(trains[uid].ip).paces, self._now())
+        if world.stepped is not None and now - world.stepped <= QUIET_SECONDS:
+            for uid in self.slow_ranks.next_to_ask(list(trains), MAX_ASKED, now=now):
+                self.slow_ranks.take(uid, self._ask(trains[uid].ip).paces, self._now())
         workers = {uid: PacedWorker(pod=pod.name, node=pod.node) for uid, pod in trains.items()}
         yield from self.slow_ranks.pass_time(world.world, workers, self._now())
 

@@ -24,8 +24,8 @@ class GradientWait:
 
     def __init__(self, waited: WaitedTime = WAITED, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._waited, self._clock = waited, clock
-        self._computed = 0.0
-        """When the present backward pass had computed everything."""
+        self._computed: float | None = None
+        """When the present backward pass had computed everything; None: its wait is counted, or there was none yet."""
 
     def install(self) -> None:
         """Count what forward passes of all models wait. To be called once."""
@@ -61,7 +61,10 @@ class GradientWait:
         _queue(self._has_averaged)
 
     def _has_averaged(self) -> None:
-        self._waited.seconds += self._clock() - self._computed
+        """Of several models, or several outputs of one, the first call counts: all averages have come by then."""
+        if self._computed is not None:
+            self._waited.seconds += self._clock() - self._computed
+            self._computed = None
 
 
 def _queue(callback: Callable[[], None]) -> None:

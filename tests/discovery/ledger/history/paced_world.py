@@ -73,6 +73,8 @@ class PacedWorld:
     now: float = 1e6
     told: list[tuple[float, RankSlow | RankSlowEnded]] = field(default_factory=list)
     history: SlowRankHistory = field(default_factory=SlowRankHistory)
+    stranger: Callable[[list[Any]], list[Any]] | None = None
+    """What the last worker's script makes of the word that its process has left."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -112,7 +114,9 @@ class PacedWorld:
         """What the worker says, and its own time."""
         rank = self._ranks[number]
         document = {"rank": number, "size": self.size, "blocks": list(map(row, rank.blocks[-self._news :]))}
-        return [document] if rank.blocks else [], self.now + rank.skew
+        told = [document] if rank.blocks else []
+        is_strange = number == self.size - 1
+        return self.stranger(told) if self.stranger and is_strange else told, self.now + rank.skew
 
     @property
     def named(self) -> list[int]:

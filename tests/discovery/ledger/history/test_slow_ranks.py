@@ -17,6 +17,7 @@ from hvd_elastic.discovery.ledger.entries import (
     WorldChanged,
 )
 from hvd_elastic.discovery.ledger.history.slow_rank_history import slow_now, slow_words
+from hvd_elastic.discovery.ledger.history.slow_ranks import MOST_BLOCKS
 from tests.discovery.ledger.history.paced_world import Drawn, PacedWorld, Work
 
 STEP = 1.0
@@ -162,13 +163,48 @@ def test_a_stopped_process_alone_may_be_named() -> None:
     assert set(world.named) <= {1}
 
 
-def test_half_of_the_machines_are_of_an_older_kind() -> None:
+@pytest.mark.parametrize(("old", "size"), [(1, 2), (2, 4), (2, 5), (3, 8), (4, 8)])
+@pytest.mark.parametrize("times", [1.15, 1.5, 3.0])
+def test_many_of_the_machines_are_of_an_older_kind(times: float, old: int, size: int) -> None:
     def work(drawn: random.Random, rank: int, now: float) -> Work:
-        return Work(computing=STEP * (1.5 if rank >= 4 else 1.0) * drawn.lognormvariate(0.0, 0.05))
+        return Work(computing=STEP * (times if rank < old else 1.0) * drawn.lognormvariate(0.0, 0.05))
 
-    world = PacedWorld(seed=1, size=8, work=work)
+    world = PacedWorld(seed=1, size=size, work=work)
+    world.run(HOUR)
+    assert set(world.named) <= ({0} if size == 2 else set())
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_what_a_worker_tells_of_others_changes_nothing(size: int) -> None:
+    """One tells of more ranks than it has, of another world, and of a rank of another worker."""
+    world = PacedWorld(seed=1, size=size, work=NoisyMachines(1, 1.8))
+    world.stranger = lambda told: [
+        *told,
+        *({"rank": rank, "size": 10**6 - 1, "blocks": [[world.now, 9, 0.6, 1e-9, None]]} for rank in range(500)),
+    ]
+    world.run(HOUR)
+    assert world.named == [1]
+    telling = world.history._told
+    assert len(telling) == size
+    assert all(len(told.series) == 1 for told in telling.values())
+    assert all(len(blocks) <= MOST_BLOCKS for told in telling.values() for blocks in told.series.values())
+
+
+def test_a_rank_of_which_two_workers_tell_is_of_neither() -> None:
+    world = PacedWorld(seed=1, size=8, work=NoisyMachines(1, 1.8))
+    world.stranger = lambda told: [{**told[0], "rank": 1}] if told else []
     world.run(HOUR)
     assert world.told == []
+    world.stranger = None
+    world.run(300)
+    assert world.named == [1]
+
+
+def test_a_world_of_another_size_that_one_worker_tells_of() -> None:
+    world = PacedWorld(seed=1, size=8, work=NoisyMachines(1, 1.8))
+    world.stranger = lambda told: [{**told[0], "size": 9}] if told else []
+    world.run(120)
+    assert world.named == [1]
 
 
 def test_long_steps() -> None:
