@@ -15,6 +15,7 @@ from hvd_elastic.discovery.ledger.entries import RankSlow, RankSlowEnded, Slowne
 from hvd_elastic.discovery.ledger.history.slow_rank_history import PacedWorker, SlowRankHistory
 from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport
 from hvd_elastic.mpijob.contract import PACE_FILE
+from hvd_elastic.trainer.telemetry.pace.pace_file import BLOCKS
 from hvd_elastic.worker.answers import report_answer
 from testbed.local.training import Training, training
 
@@ -31,7 +32,8 @@ import torch
 from hvd_elastic.trainer.telemetry.pace import step_pace
 from torch import nn
 
-step_pace.BLOCK_SECONDS, step_pace.SETTLING_SECONDS = 1.5, 1.0  # so that the test takes seconds, not minutes
+if "IN_SECONDS" in os.environ:
+    step_pace.BLOCK_SECONDS, step_pace.SETTLING_SECONDS = 1.5, 1.0  # so that the test takes seconds, not minutes
 elastic.init()
 model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -57,7 +59,8 @@ def train(state):
         for x in state.batches(Numbers(), batch_size=2):
             optimizer.zero_grad()
             loss = (model(x).square().mean() * state.weight)
-            time.sleep(0.19 if Path(f"computes-slowly-{HOST}").exists() else 0.1)
+            times = Path(f"computes-slowly-{HOST}")
+            time.sleep(0.1 * (float(times.read_text()) if times.exists() else 1.0))
             loss.backward()
             optimizer.step()
             state.commit()
@@ -73,12 +76,16 @@ class Sidecar:
         self._folder, self._history = folder, SlowRankHistory()
         self.told: list[RankSlow | RankSlowEnded] = []
 
-    def ask(self) -> None:
+    def asked(self, *, blocks: int) -> bool:
+        """Ask all. Returns whether each has so many blocks to tell of."""
+        known = []
         for host in HOSTS:
-            answer = report_answer("report", self._folder / "at" / host, 1, None)
-            self._history.take(host, WorkerReport.from_json(answer).paces, time.time())
+            paces = WorkerReport.from_json(report_answer("report", self._folder / "at" / host, 1, None)).paces
+            self._history.take(host, paces, time.time())
+            known += [len(pace.blocks) for pace in paces]
         workers = {host: PacedWorker(pod=host, node=f"node-{host}") for host in HOSTS}
         self.told += self._history.pass_time(HOSTS, workers, time.time())
+        return len(known) == len(HOSTS) and min(known) >= blocks
 
     @property
     def named(self) -> set[tuple[str, Slowness]]:
@@ -86,9 +93,10 @@ class Sidecar:
 
 
 @contextlib.contextmanager
-def three_workers(folder: Path, engine: str) -> Iterator[tuple[Training, Sidecar]]:
+def three_workers(folder: Path, engine: str, *, in_seconds: bool = True) -> Iterator[tuple[Training, Sidecar]]:
+    """`in_seconds`: blocks are short, so that the test takes seconds; else they are those of every job."""
     (folder / "train.py").write_text(SCRIPT)
-    with training(folder, HVD_ELASTIC_ENGINE=engine) as job:
+    with training(folder, HVD_ELASTIC_ENGINE=engine, **({"IN_SECONDS": "1"} if in_seconds else {})) as job:
         for host in HOSTS:
             (folder / "at" / host).mkdir(parents=True)
         job.launch("-np", "3", script=folder / "train.py")
@@ -97,11 +105,16 @@ def three_workers(folder: Path, engine: str) -> Iterator[tuple[Training, Sidecar
         yield job, Sidecar(folder)
 
 
+def compute_slowly(folder: Path, host: str, times: float) -> None:
+    (folder / "new").write_text(str(times))
+    (folder / "new").rename(folder / f"computes-slowly-{host}")
+
+
 def looked(job: Training, sidecar: Sidecar, host: str, slowness: Slowness) -> None:
     """Wait until this one is named."""
 
     def is_named() -> bool:
-        sidecar.ask()
+        sidecar.asked(blocks=1)
         return (host, slowness) in sidecar.named
 
     job.until(is_named, f"{host} is named: {slowness}")
@@ -111,7 +124,7 @@ def looked(job: Training, sidecar: Sidecar, host: str, slowness: Slowness) -> No
 @pytest.mark.parametrize("engine", ["horovod", "torch"])
 def test_it_is_named_with_what_it_is_slow_in(tmp_path: Path, engine: str) -> None:
     with three_workers(tmp_path, engine) as (job, sidecar):
-        (tmp_path / "computes-slowly-b").touch()
+        compute_slowly(tmp_path, "b", 1.9)
         looked(job, sidecar, "b", Slowness.COMPUTING)
         (entry,) = (entry for entry in sidecar.told if isinstance(entry, RankSlow))
         assert 1.35 <= entry.times < 2.5
@@ -120,6 +133,25 @@ def test_it_is_named_with_what_it_is_slow_in(tmp_path: Path, engine: str) -> Non
         looked(job, sidecar, "c", Slowness.LOADING)
         assert sidecar.named == {("b", Slowness.COMPUTING), ("c", Slowness.LOADING)}
         assert [entry.pod for entry in sidecar.told if isinstance(entry, RankSlowEnded)] == ["b"]
+
+
+@pytest.mark.parametrize("engine", ["horovod", "torch"])
+def test_one_that_takes_half_as_long_again_is_named_within_a_minute(tmp_path: Path, engine: str) -> None:
+    """Loading is a sixth of its own part of a step. Before, one is stopped for a while: that names nobody."""
+    with three_workers(tmp_path, engine, in_seconds=False) as (job, sidecar):
+        job.until(lambda: sidecar.asked(blocks=3), "the first blocks are there")
+        os.kill(job.pid("c"), signal.SIGSTOP)
+        time.sleep(4.0)
+        os.kill(job.pid("c"), signal.SIGCONT)
+        job.until(lambda: sidecar.asked(blocks=BLOCKS), "all blocks are there that are kept")
+        assert sidecar.told == []
+        began = time.monotonic()
+        compute_slowly(tmp_path, "b", 1.6)
+        looked(job, sidecar, "b", Slowness.COMPUTING)
+        seconds = time.monotonic() - began
+        assert {entry.pod for entry in sidecar.told} == {"b"}
+        assert seconds < 60
+        print(f"named after {seconds:.1f} s")
 
 
 def test_a_process_that_is_stopped_every_other_moment(tmp_path: Path) -> None:

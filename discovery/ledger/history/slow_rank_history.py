@@ -60,7 +60,7 @@ class _RankBlocks:
 class SlowRankHistory:
     """The blocks of the present world, and who is slow in it.
 
-    Each worker speaks for its own ranks alone. What it tells wrongly may hide or name those, and none of another worker.
+    Each worker speaks for its own ranks alone: what it tells wrongly may hide or name those, and none of another's.
     """
 
     ranks_each: int = 1
@@ -131,7 +131,7 @@ class SlowRankHistory:
                 yield self._found(judged, uid, workers[uid])
 
     def _ranks(self, size: int, now: float) -> dict[int, _RankBlocks]:
-        """Those of the world of this size. One of which two workers tell is of neither until one of them falls silent."""
+        """Those of the world of this size; one of which two workers tell is of neither."""
         found: dict[int, list[_RankBlocks]] = {}
         for uid, told in self._told.items():
             for rank, blocks in told.series.items() if told.size == size else ():
