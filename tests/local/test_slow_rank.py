@@ -99,7 +99,7 @@ def three_workers(folder: Path, engine: str, *, in_seconds: bool = True) -> Iter
     with training(folder, HVD_ELASTIC_ENGINE=engine, **({"IN_SECONDS": "1"} if in_seconds else {})) as job:
         for host in HOSTS:
             (folder / "at" / host).mkdir(parents=True)
-        job.launch("-np", "3", script=folder / "train.py")
+        job.launch("-np", "3", "--min-np", "2", script=folder / "train.py")
         job.offer(*HOSTS)
         job.trains(3)
         yield job, Sidecar(folder)
