@@ -26,6 +26,8 @@ ASKED_SECONDS: Final = 5.0
 """Between two questions to one worker."""
 _SAME_BLOCK: Final = 1.0
 """A block is told several times. Its end is known to a second: answers come when they come."""
+_RANKS_A_SECOND: Final = 256
+"""That are compared at most. Of a large world a round of questions takes longer."""
 _OLD_SECONDS: Final = 180.0
 """Blocks of a rank that is not heard of for so long do not count."""
 
@@ -74,6 +76,8 @@ class SlowRankHistory:
     _asked: dict[str, float] = field(default_factory=dict)
     """By UID, when the worker was asked last."""
     _has_news: bool = False
+    _next: float = 0.0
+    """When the ranks are compared again, at the soonest."""
 
     @classmethod
     def resume(cls, entries: Iterable[Entry], *, ranks_each: int = 1) -> "SlowRankHistory":
@@ -114,13 +118,14 @@ class SlowRankHistory:
         if world != self._world:
             self._world = world
             self._forget()
-        if not self._has_news:
+        if not self._has_news or now < self._next:
             return
         self._has_news = False
         self._told = {uid: told for uid, told in self._told.items() if uid in workers}
         size = _usual_size(self._told.values())
         known = self._ranks(size, now)
         series = {rank: each.blocks for rank, each in known.items()}
+        self._next = now + len(series) / _RANKS_A_SECOND
         for rank, judged in list(self._judged.items()):
             is_another = rank in known and known[rank].uid != self.slow[rank].uid
             if is_another or not still_slow(judged, series):

@@ -26,6 +26,8 @@ class GradientWait:
         self._waited, self._clock = waited, clock
         self._computed: float | None = None
         """When the present backward pass had computed everything; None: its wait is counted, or there was none yet."""
+        self._queue: Callable[[Callable[[], None]], None] = _nothing
+        """torch's own: calls back at the end of a backward pass."""
 
     def install(self) -> None:
         """Count what forward passes of all models wait. To be called once."""
@@ -47,18 +49,21 @@ class GradientWait:
 
     def watch(self, model: "DistributedDataParallel") -> None:
         """Count what this model's backward passes wait."""
+        from torch.autograd import Variable
+
+        self._queue = Variable._execution_engine.queue_callback
         model.register_forward_hook(self._after_forward)
 
     def _after_forward(self, model: Any, _: Any, output: Any) -> None:
         if model.require_backward_grad_sync and (tensor := _first_with_gradient(output)) is not None:
-            tensor.register_hook(self._backward_begins)
+            tensor.register_hook(self._backward_begins)  # type: ignore[no-untyped-call]
 
     def _backward_begins(self, _: "torch.Tensor") -> None:
-        _queue(self._has_computed)
+        self._queue(self._has_computed)
 
     def _has_computed(self) -> None:
         self._computed = self._clock()
-        _queue(self._has_averaged)
+        self._queue(self._has_averaged)
 
     def _has_averaged(self) -> None:
         """Of several models, or several outputs of one, the first call counts: all averages have come by then."""
@@ -67,10 +72,8 @@ class GradientWait:
             self._computed = None
 
 
-def _queue(callback: Callable[[], None]) -> None:
-    from torch.autograd import Variable
-
-    Variable._execution_engine.queue_callback(callback)  # type: ignore[attr-defined]
+def _nothing(_: Callable[[], None]) -> None:
+    """Stand for torch's function until there is a model."""
 
 
 def _first_with_gradient(output: Any) -> "torch.Tensor | None":

@@ -92,7 +92,7 @@ def test_a_fraction_of_a_step_of_milliseconds_is_nothing() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_first_steps_after_resizes_name_nobody(seed: int) -> None:
     """Newcomers compile for their first half minute, and worlds last for two minutes or less."""
-    began = {}
+    began: dict[int, float] = {}
     noise = NoisyMachines()
 
     def work(drawn: random.Random, rank: int, now: float) -> Work:
