@@ -31,6 +31,8 @@ class Departure(StrEnum):
     SCALED_DOWN = "scaled-down"
     SUSPENDED = "suspended"
     """The job was suspended, or has ended."""
+    SLOW = "slow"
+    """Its rank was slow, and the job asks for another worker then."""
     FAILED = "failed"
     """Its container has ended by itself."""
     DELETED = "deleted"

@@ -39,6 +39,7 @@ _WORDS: Final = {
     Departure.DRAINED: "left a node that is emptied",
     Departure.SCALED_DOWN: "was scaled down",
     Departure.SUSPENDED: "was suspended",
+    Departure.SLOW: "was replaced, because its rank was slow",
     Departure.FAILED: "failed",
     Departure.DELETED: "was deleted",
 }
