@@ -22,6 +22,8 @@ BLOCK_SECONDS: Final = 5.0
 SETTLING_SECONDS: Final = 10.0
 SETTLING_STEPS: Final = 3
 """That do not count at the start of a world, both: caches fill, and compilers and autotuners run."""
+_ACCELERATORS: Final = ("cuda", "xpu", "hpu", "npu", "mtia")
+"""Modules of torch, or of its vendors' plugins, each with `is_initialized()`."""
 _MOST_STEPS: Final = 1000
 """Of a block that are looked at: the first ones."""
 
@@ -41,9 +43,11 @@ class PaceBlock:
     """The mean, because loaders that work ahead make some steps wait for many. None: the script loads by itself."""
 
 
-def _trains_on_gpu() -> bool:
+def trains_on_accelerator() -> bool:
+    """Whether this process has begun to use one through torch."""
     torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.cuda.is_initialized())
+    devices = [getattr(torch, kind, None) for kind in _ACCELERATORS]
+    return any(device is not None and bool(device.is_initialized()) for device in devices)
 
 
 class StepPace:
@@ -53,7 +57,7 @@ class StepPace:
         self,
         *,
         waited: WaitedTime = WAITED,
-        is_blind: Callable[[], bool] = _trains_on_gpu,
+        is_blind: Callable[[], bool] = trains_on_accelerator,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:

@@ -671,6 +671,10 @@ def test_a_rank_that_is_slow_is_told(cluster: KubeApi, start: Start, workers: Wo
     until(lambda: sentences(cluster).get("RankSlow") == words)
     labels = {"rank": "1", "worker": "job-worker-1", "node": entry.node, "slowness": "computing"}
     assert running.metrics.registry.get_sample_value("hvd_elastic_discovery_slow_rank", labels) == 1.76
+    for index in range(2):
+        workers.say(f"127.0.1.{index + 1}", state=WorkerState.WAITING)
+    # Nobody trains any more: an alert would go on for ever.
+    until(lambda: running.metrics.registry.get_sample_value("hvd_elastic_discovery_slow_rank", labels) is None)
 
 
 @pytest.mark.parametrize("replaces", [True, False])

@@ -1,6 +1,8 @@
 """What a process measures of its steps, over a clock that the test sets."""
 
+import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +13,7 @@ from hvd_elastic.trainer.telemetry.pace.step_pace import (
     SETTLING_STEPS,
     PaceBlock,
     StepPace,
+    trains_on_accelerator,
 )
 
 
@@ -123,3 +126,15 @@ def test_a_gpu_is_not_seen_by_the_hosts_clock(process: Process) -> None:
     assert process.step(computing=BLOCK_SECONDS) is None
     process.on_gpu = False
     assert process.step(computing=BLOCK_SECONDS) is not None
+
+
+@pytest.mark.parametrize("used", ["cuda", "xpu", "hpu", ""])
+def test_which_accelerator_does_not_matter(used: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not trains_on_accelerator()
+    kinds = {
+        kind: SimpleNamespace(is_initialized=lambda kind=kind: kind == used) for kind in {"cuda", "xpu", used} - {""}
+    }
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(**kinds))
+    assert trains_on_accelerator() is bool(used)
+    monkeypatch.delitem(sys.modules, "torch")
+    assert not trains_on_accelerator()
