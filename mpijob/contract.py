@@ -10,6 +10,7 @@ The way of a job's data, from the pods to the training process::
                                                 └──► EXPECTED_FILE ─────────────────────────────┘
     launcher ──(ssh, or a local process)──► ADOPT_FILE ──(AF_UNIX)──► entry point ──► standby = training process
     training process ──► HEARTBEAT_FILE, FIGURES_FILE, WAIT_FILE ──► entry point ──(READY_PORT)──► discovery ──► ledger
+                    │    PACE_FILE                                                                     ▲
                     └──(FIGURES_SCOPE)──► launcher ──► LAST_FIGURES_FILE, REGISTERED_FILE ─────────────┘
 """
 
@@ -363,7 +364,21 @@ operation in which the process waits; without it the process computes. `place`: 
 WAITS_MAX_BYTES: Final = 16 * 1024
 """Of the list of waits in a report."""
 
-REPORT_MAX_BYTES: Final = FIGURES_MAX_BYTES + WAITS_MAX_BYTES + 512
+PACE_FILE: Final = "pace"
+"""In RUN_DIR of a worker: PACE_FILE.LOCAL_RANK. The process of that local rank replaces it every five seconds of
+training, or at each longer step, with one line of JSON, PACE_MAX_BYTES at most::
+
+    {"rank": R, "size": N, "blocks": [[UNIX, STEPS, STEP, COMPUTING, LOADING], ...]}
+
+Of the last twelve blocks of the present world, oldest first: their end, how many steps they had, and the seconds of one
+step: from commit to commit, those that the process computed before it waited for others, and those in which it waited
+for data. LOADING is null where it is not known, and part of COMPUTING. Without the file nothing is measured."""
+
+PACE_MAX_BYTES: Final = 1024
+PACES_MAX_BYTES: Final = 16 * 1024
+"""Of the list of paces in a report."""
+
+REPORT_MAX_BYTES: Final = FIGURES_MAX_BYTES + WAITS_MAX_BYTES + PACES_MAX_BYTES + 512
 """Of the answer to `report`, its newline included."""
 
 TRAINING_FILE: Final = "in-training"
@@ -422,9 +437,10 @@ reach test. A connection is answered with one line and may send one::
     client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
     client: report                                       optional: answered with one more line, a JSON object
 
-The object is `{"unix": NOW, "figures": FIGURES_FILE, "waits": [WAIT_FILE, ...], "last_exit": END}`: the worker's own
-time, which may differ from the reader's and makes ages of the times in the files; the fresh WAIT_FILEs, and how
-the last training process ended (`hvd_elastic.discovery.ledger.process_exit`). What is not known is null. For one
+The object is `{"unix": NOW, "figures": FIGURES_FILE, "waits": [WAIT_FILE, ...], "paces": [PACE_FILE, ...],
+"last_exit": END}`: the worker's own time, which may differ from the reader's and makes ages of the times in the files;
+the fresh WAIT_FILEs; the PACE_FILEs; and how the last training process ended
+(`hvd_elastic.discovery.ledger.process_exit`). What is not known is null. For one
 release the requests `figures`, `waits` and `last-exit` of 0.1 are answered with that part alone. An unknown request is
 answered with an empty line.
 

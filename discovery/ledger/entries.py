@@ -31,10 +31,21 @@ class Departure(StrEnum):
     SCALED_DOWN = "scaled-down"
     SUSPENDED = "suspended"
     """The job was suspended, or has ended."""
+    SLOW = "slow"
+    """Its rank was slow, and the job asks for another worker then."""
     FAILED = "failed"
     """Its container has ended by itself."""
     DELETED = "deleted"
     """Somebody deleted it, and nothing says why."""
+
+
+class Slowness(StrEnum):
+    """In what a slow rank is slow."""
+
+    COMPUTING = "computing"
+    LOADING = "loading"
+    UNKNOWN = "computing or loading"
+    """The script loads by itself, and nothing tells the one from the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +168,36 @@ class StallEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankSlow:
+    """A rank takes longer than the others for its own part of a step, and all wait for it."""
+
+    kind: ClassVar[str] = "rank-slow"
+    unix: float
+    """Since when."""
+    pod: str
+    uid: str
+    rank: int
+    slowness: Slowness
+    times: float
+    """How many times as long as the others it takes until it waits for them."""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSlowEnded:
+    """It does so no more. A change of the world, or the launcher's end, ends it without this entry."""
+
+    kind: ClassVar[str] = "rank-slow-ended"
+    unix: float
+    """When that was seen."""
+    pod: str
+    uid: str
+    rank: int
+    seconds: float
+    """Since RankSlow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WantedChanged:
     """The number of workers that are asked for."""
 
@@ -242,6 +283,8 @@ Entry = (
     | WorkerProcessLost
     | RanksStalled
     | StallEnded
+    | RankSlow
+    | RankSlowEnded
     | WantedChanged
     | JobEnded
     | RecordLost

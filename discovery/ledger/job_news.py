@@ -12,11 +12,13 @@ from hvd_elastic.discovery.ledger.entries import (
     Entry,
     JobEnded,
     LauncherEnded,
+    RankSlow,
     RanksStalled,
     WorkerLeaving,
     WorkerProcessLost,
     WorldChanged,
 )
+from hvd_elastic.discovery.ledger.history.slow_rank_history import slow_words
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.mpijob.contract import ALERT_CHECKPOINT_LATE, Exit
 from hvd_elastic.system.plain_words import count_words, cut_middle
@@ -37,6 +39,7 @@ _WORDS: Final = {
     Departure.DRAINED: "left a node that is emptied",
     Departure.SCALED_DOWN: "was scaled down",
     Departure.SUSPENDED: "was suspended",
+    Departure.SLOW: "was replaced, because its rank was slow",
     Departure.FAILED: "failed",
     Departure.DELETED: "was deleted",
 }
@@ -80,6 +83,8 @@ class JobNews:
                     self._causes.append(_launcher_ended(entry))
                 case RanksStalled():
                     self._news = "RanksStalled", f"training waits for ranks: {cut_middle(entry.words, MAX_STALL)}", True
+                case RankSlow():
+                    self._news = "RankSlow", slow_words(entry), True
                 case WorldChanged():
                     self._change(entry)
                 case JobEnded():

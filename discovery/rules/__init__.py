@@ -7,7 +7,7 @@ Where to change what:
   `discovery/sidecar/workers/succession_notices.py`; how long they believe it: `NO_SUCCESSOR_SECONDS` in
   `mpijob/contract.py`; what they do then: `trainer/elastic/departure.py`.
 - when the first list goes out: `first_list.py`.
-- when dead pods are deleted: `reaper.py`.
+- when dead pods are deleted: `reaper.py`; slow ones: `slow_workers.py`.
 - to which workers a launcher connects ahead of need: `SOON` in `pod_verdict.py`; what keeps the connections:
   `hvd_elastic/launcher/remote/ssh.py`.
 - which launchers count as failed, or end the job: `restart_budget.py`; the sidecar does it:

@@ -40,6 +40,8 @@ class ReapReason(StrEnum):
     LOST = "WorkerLost"
     """With its node: the node controller says so before anyone deletes the pod."""
     STUCK = "WorkerStuckTerminating"
+    SLOW = "WorkerSlow"
+    """It trains, slower than the others, and the job asks for another one (`slow_workers.py`)."""
 
 
 BY_FORCE: Final = frozenset({ReapReason.LOST, ReapReason.STUCK})

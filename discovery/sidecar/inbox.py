@@ -42,6 +42,13 @@ class WorkerAnswers:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowWorkerReplaced:
+    """A worker's pod is about to be deleted because its rank is slow: for the job's record."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class UpdatePending:
     """Something is known that could not be published at once."""
 

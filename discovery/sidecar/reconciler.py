@@ -19,6 +19,7 @@ from hvd_elastic.discovery.sidecar.maintenance import Maintenance
 from hvd_elastic.discovery.sidecar.publisher import Publisher
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
+from hvd_elastic.discovery.sidecar.slow_worker_replacement import SlowWorkerReplacement
 from hvd_elastic.discovery.sidecar.workers.worker_contact import WorkerContact
 
 log = logging.getLogger(__name__)
@@ -39,10 +40,13 @@ class Reconciler:
         metrics: Metrics,
         *,
         submit: Callable[[ClusterAction], None],
+        slow_workers: SlowWorkerReplacement | None = None,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
-        """`submit` has an action carried out. `clock` must not jump; `wall` gives Unix seconds and may."""
+        """`submit` has an action carried out. Without `slow_workers` no slow worker is replaced. `clock` must not
+        jump; `wall` gives Unix seconds and may.
+        """
         self.state = state
         self._workers, self._clock, self._wall = workers, clock, wall
         self.updater = ListUpdater(
@@ -57,6 +61,7 @@ class Reconciler:
             clock=clock,
         )
         self._maintenance = Maintenance(submit, metrics, options)
+        self._slow_workers = slow_workers
         self._beginning = BeginningRecord(submit, options)
         self._drain = LauncherDrain(options.run_dir)
         self._unused_hosts = UnusedHosts() if options.offer_again else None
@@ -129,6 +134,8 @@ class Reconciler:
         inventory, probes = self.state.inventory, self._workers.prober.results
         self._maintenance.reap(inventory, probes.silent, self._wall())
         self.state.note_change(self._maintenance.scale(job, inventory, now), now)
+        if self._slow_workers is not None:
+            self._slow_workers.look(inventory, self.updater.eligible.hosts, now=self._wall(), moment=now)
         if self._unused_hosts is not None:
             answers = probes.views
             offered = {host.uid for host in self.updater.eligible.hosts}

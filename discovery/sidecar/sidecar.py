@@ -44,6 +44,7 @@ from hvd_elastic.discovery.sidecar.record.job_recorder import JobRecorder
 from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
 from hvd_elastic.discovery.sidecar.sidecar_metrics import JobFigures, Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
+from hvd_elastic.discovery.sidecar.slow_worker_replacement import SlowWorkerReplacement
 from hvd_elastic.discovery.sidecar.workers.succession_notices import LOOK_SECONDS, SuccessionNotices
 from hvd_elastic.discovery.sidecar.workers.worker_contact import WorkerContact
 from hvd_elastic.mpijob.contract import SNAPSHOT_MAX_AGE_SECONDS
@@ -87,6 +88,11 @@ class Sidecar:
         )
         self._workers = WorkerContact(options, known, self._deliver_answers)
         self._executor = ActionExecutor(ApiServer(access), options.place, self._inbox.put)
+        self._recorder = (
+            JobRecorder(options, ApiServer(access), ask=self._workers.read_report, wall=wall, clock=clock)
+            if options.pod_uid
+            else None
+        )
         self._lock = threading.Lock()
         """Guards the reconciler: its state, and what it does."""
         self._reconciler = Reconciler(
@@ -96,13 +102,13 @@ class Sidecar:
             options,
             metrics,
             submit=self._executor.submit,
+            slow_workers=(
+                SlowWorkerReplacement(self._recorder, self._executor.submit, options)
+                if options.replace_slow and self._recorder is not None
+                else None
+            ),
             clock=clock,
             wall=wall,
-        )
-        self._recorder = (
-            JobRecorder(options, ApiServer(access), ask=self._workers.read_report, wall=wall, clock=clock)
-            if options.pod_uid
-            else None
         )
         self._launcher_job = LauncherJob(ApiServer(access), options) if options.looks_after_launcher else None
         metrics.observe(lambda: self.eligible, self._workers.prober, self._contact_age, self._figures)
@@ -252,6 +258,7 @@ class Sidecar:
             wanted_workers=None if job is None else job.wanted_workers,
             launcher_failures=None if launcher_job is None else launcher_job.failures,
             operator_wait_seconds=None if self._recorder is None else self._recorder.operator_wait_seconds,
+            slow_ranks=() if self._recorder is None else self._recorder.slow_ranks,
         )
 
     def _contact_age(self) -> float:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hvd_elastic.discovery.ledger.entries import RankSlow
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
 from hvd_elastic.discovery.sidecar.workers.prober import Prober
 from hvd_elastic.system.http_server import RoutesServer, ServedPage
@@ -28,6 +29,8 @@ class JobFigures:
     """Launchers that have failed by themselves."""
     operator_wait_seconds: float | None
     """For how long the MPI Operator has had pods to make or delete, and has done neither; 0: it has none."""
+    slow_ranks: tuple[RankSlow, ...] = ()
+    """Those for which the others wait."""
 
 
 class Metrics:
@@ -118,6 +121,15 @@ class _ScrapeCollector(Collector):
         for name, what, value in figures:
             if value is not None:
                 yield GaugeMetricFamily(f"{prefix}_{name}", what, value)
+        yield _slow_ranks(f"{prefix}_slow_rank", job.slow_ranks)
+
+
+def _slow_ranks(name: str, slow: Iterable[RankSlow]) -> Metric:
+    what = "How many times as long as the others a slow rank takes until it waits for them. None: no rank is slow."
+    family = GaugeMetricFamily(name, what, labels=["rank", "worker", "node", "slowness"])
+    for each in slow:
+        family.add_metric([str(each.rank), each.pod, each.node, each.slowness], each.times)
+    return family
 
 
 def health_server(

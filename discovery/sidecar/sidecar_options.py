@@ -29,6 +29,8 @@ class SidecarOptions:
     offer_again: bool = False
     """Whether workers that the launcher does not use are offered again, for stock `horovodrun`."""
     reap: bool = True
+    replace_slow: bool = False
+    """Whether a worker whose rank is slow is replaced."""
     stuck_seconds: float = reaper.STUCK_SECONDS
     nodes: bool = True
     """Read nodes, if that is allowed."""

@@ -13,6 +13,9 @@ from hvd_elastic.mpijob.contract import (
     FIGURES_FILE,
     FIGURES_MAX_BYTES,
     HEARTBEAT_FILE,
+    PACE_FILE,
+    PACE_MAX_BYTES,
+    PACES_MAX_BYTES,
     WAIT_FILE,
     WAITS_MAX_BYTES,
     WorkerState,
@@ -61,13 +64,15 @@ def own_line(generation: int, state: WorkerState, heartbeat: Heartbeat, uid: str
 def report_answer(
     request: str, run_dir: Path, slots: int, last_exit: ProcessExit | None, *, clock: Callable[[], float] = time.time
 ) -> bytes:
-    """Return the line that answers one of REPORT_REQUESTS. `slots`: processes that may have a WAIT_FILE."""
+    """Return the line that answers one of REPORT_REQUESTS. `slots`: processes that may have files of their own."""
     now = clock()
     waits = [_object(run_dir / f"{WAIT_FILE}.{rank}", _WAIT_BYTES, now) for rank in range(slots)]
+    paces = [_object(run_dir / f"{PACE_FILE}.{rank}", PACE_MAX_BYTES) for rank in range(slots)]
     parts = {
         "unix": b"%.3f" % now,
         "figures": _object(run_dir / FIGURES_FILE, FIGURES_MAX_BYTES) or b"null",
-        "waits": _array([wait for wait in waits if wait]),
+        "waits": _array([wait for wait in waits if wait], WAITS_MAX_BYTES),
+        "paces": _array([pace for pace in paces if pace], PACES_MAX_BYTES),
         "last_exit": last_exit.to_json() if last_exit else b"null",
     }
     if request != "report":
@@ -75,8 +80,8 @@ def report_answer(
     return b"{%b}\n" % b",".join(b'"%b":%b' % (name.encode(), part) for name, part in parts.items())
 
 
-def _array(objects: list[bytes]) -> bytes:
-    while len(array := b"[%b]" % b",".join(objects)) >= WAITS_MAX_BYTES:
+def _array(objects: list[bytes], most_bytes: int) -> bytes:
+    while len(array := b"[%b]" % b",".join(objects)) >= most_bytes:
         objects.pop()
     return array
 

@@ -27,12 +27,23 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
     if spec.disruption_budget and not spec.workers.elastic:
         what = "would block every node drain: the job cannot spare a worker"
         yield Problem(path="disruption_budget", value=True, what=what, way_out="set workers.max above workers.min")
+    if spec.slow_workers == "replace":
+        yield from _slow_workers(spec)
     if spec.checkpoint is not None:
         yield from _stored("checkpoint.url", spec.checkpoint.url, wanted="PREFIX")
         if spec.checkpoint.warm_start is not None:
             yield from _warm_start(spec.checkpoint.warm_start.url)
         yield from _endpoint(spec)
         yield from _account(spec)
+
+
+def _slow_workers(spec: JobSpec) -> Iterator[Problem]:
+    if spec.workers.gpus:
+        what, way_out = "has no effect: nothing tells yet which worker is slow on a GPU", "leave it out"
+        yield Problem(path="slow_workers", value=spec.slow_workers, what=what, way_out=way_out)
+    elif not spec.workers.elastic:
+        what, way_out = "has no effect: the job cannot spare a worker", "set workers.max above workers.min"
+        yield Problem(path="slow_workers", value=spec.slow_workers, what=what, way_out=way_out)
 
 
 def _queue(spec: JobSpec, queue: QueueSpec) -> Iterator[Problem]:

@@ -25,6 +25,7 @@ _DROPPED_BY_TORCHRUN: Final = {
     "launcher": _NO_LAUNCHER,
     "launcher_node_labels": _NO_LAUNCHER,
     "read_nodes": _NO_LAUNCHER,
+    "slow_workers": _NOT_OURS,
     "elastic_timeout": _NOT_HOROVOD,
     "cooldown": _NOT_HOROVOD,
     "gloo_timeout": _NOT_HOROVOD,

@@ -156,12 +156,13 @@ def sidecar(
     ready = {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}
     again = [] if _is_ours(spec) else ["--offer-again", *_sizes(spec.workers.allowed_sizes)]
     nodes = [] if spec.read_nodes else ["--no-nodes"]
+    slow = [] if spec.slow_workers == "report" else ["--slow-workers", spec.slow_workers]
     ready_port = ["--ready-port", str(spec.worker_ports.ready)] if spec.workers.on_host_network else []
     return without_empty(
         name=SIDECAR,
         image=spec.image,
         imagePullPolicy=spec.image_pull_policy,
-        command=["hvd-elastic", "discovery-sidecar", *options, *again, *nodes, *ready_port],
+        command=["hvd-elastic", "discovery-sidecar", *options, *again, *slow, *nodes, *ready_port],
         restartPolicy="Always",
         env=[
             *container_env(pod_environment.identity(spec)),

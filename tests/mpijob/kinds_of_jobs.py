@@ -107,6 +107,7 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "elastic_timeout": ({}, 60),
     "reset_limit": ({}, 3),
     "restarts": ({}, 5),
+    "slow_workers": ({}, "replace"),
     "cooldown": ({}, [1, 2]),
     "gloo_timeout": ({}, 60),
     "deadline": ({}, 60),

@@ -48,14 +48,31 @@ class Occupation:
     """`allreduce grad.layer1`; empty: it computes."""
 
 
+class WaitedTime:
+    """How long the training thread has waited in collective operations, all together: over either engine."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+
+WAITED: Final = WaitedTime()
+"""That of this process."""
+
+
 class CollectiveCalls:
     """The operations of one process. One thread calls Horovod; any thread may ask for `occupation`."""
 
     def __init__(
-        self, *, failed: Callable[[RuntimeError], object] = lambda _: None, clock: Clock = time.monotonic
+        self,
+        *,
+        failed: Callable[[RuntimeError], object] = lambda _: None,
+        clock: Clock = time.monotonic,
+        waited: WaitedTime = WAITED,
     ) -> None:
         """`failed`: told of each operation that fails, in the thread that called it. Default: nobody is."""
-        self._failed, self._clock = failed, clock
+        self._failed, self._clock, self._waited = failed, clock, waited
         self._names: dict[int, tuple[str, str | None]] = {}
         """Kind and name by handle, of the operations that have begun and are not waited for yet."""
         self._number, self._since = 0, clock()
@@ -100,11 +117,11 @@ class CollectiveCalls:
 
     def watched(self, wait: Callable[[int], None]) -> Callable[[int], None]:
         """`wait`, which blocks until the operation with a handle is done, with a note of when it begins and ends."""
-        clock, names = self._clock, self._names
+        clock, names, waited = self._clock, self._names, self._waited
 
         @functools.wraps(wait)
         def waits(handle: int) -> None:
-            self._handle, self._since = handle, clock()
+            self._handle, self._since = handle, (began := clock())
             self._number += 1
             try:
                 wait(handle)
@@ -113,7 +130,8 @@ class CollectiveCalls:
                 raise
             finally:
                 names.pop(handle, None)
-                self._handle, self._since = None, clock()
+                self._handle, self._since = None, (ended := clock())
+                waited.seconds += ended - began
                 self._number += 1
 
         waits.watched = True  # type: ignore[attr-defined]

@@ -22,6 +22,7 @@ from hvd_elastic.trainer.data.passes import NO_BATCH, EpochAccount, Pass
 from hvd_elastic.trainer.data.progress import Cursor, EpochPosition, Samples
 from hvd_elastic.trainer.data.randomness import PassSeeds, Randomness
 from hvd_elastic.trainer.data.sampler import MicroBatch, SampleOrder
+from hvd_elastic.trainer.telemetry.pace import step_pace
 
 
 class Batches:
@@ -101,7 +102,7 @@ class Batches:
         try:
             if run.cursor.ended:
                 return
-            for batch, micro_batch in pairs:
+            for batch, micro_batch in step_pace.THIS_PROCESS.timed(pairs):
                 yielded.remove(run)
                 yielded.append(run)
                 if not run.in_batch:

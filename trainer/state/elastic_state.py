@@ -265,6 +265,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._rate_factor.enter_world(self._present.progress)
         if WORLD.rank() == 0:
             self._durable.open_in_background(self._present.progress.lineage)
+        self._report.enter_world()
 
     def end_training(self) -> None:
         """Wait until the last commit is durable, and tell of the end. Called when the training function has returned.
@@ -332,6 +333,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
     def _commit_now(self, *, is_step: bool = True) -> None:
         """Commit, where `commit` may have been called before. `is_step`: it is told as a step of training."""
         progress = self._present.progress
+        if is_step:
+            self._report.begin_commit()
         progress.commits += 1
         progress.end_commits += not is_step
         self._save(is_complete=False)
@@ -340,6 +343,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._report.tell(progress, self.epoch)
             tell_saves(self._durable.take_outcomes(), progress)
         self._agree(saved=True, compares=self._replicas.is_due() or not is_step)
+        self._report.end_commit()
 
     def _agree(self, *, saved: bool, compares: bool = False) -> None:
         """Commit, store or stop for a new world, as the workers agree. `saved`: the state was just committed.

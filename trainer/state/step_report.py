@@ -10,6 +10,8 @@ from hvd_elastic.trainer.elastic.stalls.stall_watch import StallWatch
 from hvd_elastic.trainer.elastic.training_mark import TrainingMarkWriter
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.heartbeat import HeartbeatWriter
+from hvd_elastic.trainer.telemetry.pace import step_pace
+from hvd_elastic.trainer.telemetry.pace.pace_file import PaceFile
 
 
 class StepReport:
@@ -20,6 +22,21 @@ class StepReport:
         self._heartbeat = HeartbeatWriter()
         self._logged: dict[str, object] = {}
         self._last_step = time.monotonic()
+        self._pace, self._pace_file = step_pace.THIS_PROCESS, PaceFile()
+
+    def enter_world(self) -> None:
+        """A world begins, and a step in it."""
+        self._pace_file.begin(WORLD.local_rank())
+        self._pace.enter_world()
+
+    def begin_commit(self) -> None:
+        """A step is computed. What follows is the commit's own work."""
+        if block := self._pace.end_step():
+            self._pace_file.add(block, rank=WORLD.rank(), size=WORLD.size(), local_rank=WORLD.local_rank())
+
+    def end_commit(self) -> None:
+        """The next step begins."""
+        self._pace.begin_step()
 
     def log(self, fields: Mapping[str, object]) -> None:
         self._logged.update({name: each for name, each in fields.items() if name not in events.STEP_FIELDS})

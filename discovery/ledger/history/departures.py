@@ -44,6 +44,8 @@ class Surroundings:
     nodes_known: bool = False
     victim: bool = False
     """Whether a smaller job was asked for, and this worker is too many."""
+    slow: bool = False
+    """Whether the sidecar replaces it, because its rank is slow."""
     job_over: bool = False
     """Whether the job is suspended, or has ended."""
 
@@ -65,6 +67,8 @@ def departure(pod: PodView, around: Surroundings) -> tuple[Departure, str]:  # n
         return _BY_POD_REASON[pod.reason], pod.reason
     if pod.has_ended and pod.deleting_at is None:
         return Departure.FAILED, pod.last_state or pod.reason
+    if around.slow:
+        return Departure.SLOW, ""
     if around.node and around.node.draining:
         return Departure.DRAINED, around.node.draining
     if pod.ready_withdrawn or _is_node_lost(around):

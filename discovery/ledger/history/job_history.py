@@ -49,6 +49,8 @@ class JobHistory:
         self._has_begun = False
         self._asked = 0
         """Up to which of the others figures were asked for."""
+        self._replaced: set[str] = set()
+        """UIDs of slow workers that this sidecar deletes."""
         self._early: dict[str, WorkerView] = {}
         """Answers that came before the beginning."""
 
@@ -123,6 +125,10 @@ class JobHistory:
         for uid, view in views.items():
             if (pod := self.pods.get(uid)) and self._is_own(pod):
                 self.world.take_answer(pod.name, uid, view, now)
+
+    def note_replaced(self, uid: str) -> None:
+        """A slow worker is about to be deleted, so that another one takes its place."""
+        self._replaced.add(uid)
 
     def likely_rank0(self, most: int) -> list[PodView]:
         """Up to `most` pods to ask for figures, which rank 0's alone has: the one that had the last ones first.
@@ -222,5 +228,6 @@ class JobHistory:
             node=self.nodes.get(pod.node),
             nodes_known=self.nodes_known,
             victim=pod.index is not None and pod.index >= min(self.wanted, replicas),
+            slow=pod.uid in self._replaced,
             job_over=self._is_suspended,
         )

@@ -19,12 +19,13 @@ from typing import Final, ParamSpec
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
 from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
-from hvd_elastic.discovery.ledger.entries import RecordLost
+from hvd_elastic.discovery.ledger.entries import RankSlow, RecordLost
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
+from hvd_elastic.discovery.ledger.history.worker_replacements import worker_replacements
 from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
 from hvd_elastic.discovery.rules.operator_lag import OperatorLag, operator_work
-from hvd_elastic.discovery.sidecar.inbox import WatchBatch, WorkerAnswers
+from hvd_elastic.discovery.sidecar.inbox import SlowWorkerReplaced, WatchBatch, WorkerAnswers
 from hvd_elastic.discovery.sidecar.launcher.launcher_pods import LauncherPods
 from hvd_elastic.discovery.sidecar.record.launcher_reports import has_registered, last_figures
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerTakenOverError
@@ -39,6 +40,8 @@ from hvd_elastic.system.background_threads import ErrorLog
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
+
+_Item = WatchBatch | WorkerAnswers | SlowWorkerReplaced
 
 TURN_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 5.0
@@ -76,7 +79,9 @@ class JobRecorder:
             min_workers=options.min_workers, max_workers=options.max_workers, slots=options.slots
         )
         self._inquiry = WorkerInquiry(ask, self._history, now=self._now, clock=clock)
-        self._queue: SimpleQueue[WatchBatch | WorkerAnswers] = SimpleQueue()
+        self._queue: SimpleQueue[_Item] = SimpleQueue()
+        self.earlier_replacements = worker_replacements(())
+        """Slow workers that earlier sidecars have replaced."""
         self._stopping = threading.Event()
         self._has_begun = self._is_over = False
         self._next_try = 0.0
@@ -85,7 +90,7 @@ class JobRecorder:
         self._lag = OperatorLag()
         self._errors = ErrorLog(log)
 
-    def take(self, item: WatchBatch | WorkerAnswers) -> None:
+    def take(self, item: _Item) -> None:
         """Something was received. It is dropped once the record has ended."""
         if not self._is_over:
             self._queue.put(item)
@@ -129,6 +134,11 @@ class JobRecorder:
         """For how long the MPI Operator has had pods to make or delete, and has done neither; 0: it has none."""
         return self._lag.wait_seconds(self._clock())
 
+    @property
+    def slow_ranks(self) -> tuple[RankSlow, ...]:
+        """Those for which the others wait."""
+        return tuple(self._inquiry.slow_ranks.slow.values())
+
     def _see_operator(self) -> None:
         if self._history.job is not None and self._history.pods_known:
             self._lag.see(operator_work(self._history.job, self._history.pods.values()), self._clock())
@@ -151,12 +161,14 @@ class JobRecorder:
         except Empty:
             pass
 
-    def _take(self, item: WatchBatch | WorkerAnswers) -> None:
+    def _take(self, item: _Item) -> None:
         now = self._now()
         match item:
             case WorkerAnswers(views=views):
                 for uid, view in views.items():
                     self._attempt("a worker's answer", self._history.take_answers, {uid: view}, now)
+            case SlowWorkerReplaced(uid=uid):
+                self._history.note_replaced(uid)
             case WatchBatch(resource="pods", messages=messages):
                 for message in messages:
                     self._attempt("news of a pod", self._take_pods, message, now)
@@ -202,6 +214,7 @@ class JobRecorder:
             self._ledger.add([RecordLost(unix=now)])
         self._status_publisher.begin(job.uid, ledger)
         self._inquiry.begin(ledger)
+        self.earlier_replacements = worker_replacements(ledger)
         own = launchers.get(self._launchers.own.uid, self._launchers.own)
         self._ledger.add(self._history.begin(ledger, own, launchers, now, told=told))
         self._has_begun = True

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
+from hvd_elastic.discovery.ledger.rank_pace import RankPace, rank_paces
 from hvd_elastic.discovery.ledger.rank_wait import RankWait, rank_waits
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.sidecar.workers.prober import MAX_LINE_BYTES, parse_ready_line
@@ -24,6 +25,8 @@ class WorkerReport:
     """Only rank 0's worker has some."""
     waits: tuple[RankWait, ...] = ()
     """What the worker's ranks do that get on with nothing."""
+    paces: tuple[RankPace, ...] = ()
+    """How long the worker's ranks take for their own part of a step."""
     last_exit: ProcessExit | None = None
     """How the worker's last training process ended."""
 
@@ -38,6 +41,7 @@ class WorkerReport:
         return cls(
             figures=TrainingFigures.from_json(document.get("figures"), document.get("unix")),
             waits=rank_waits(document.get("waits")),
+            paces=rank_paces(document.get("paces"), document.get("unix")),
             last_exit=ProcessExit.from_json(document.get("last_exit")),
         )
 

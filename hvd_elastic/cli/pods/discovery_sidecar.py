@@ -45,6 +45,8 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--offer-again", is_flag=True,
               help="Offer workers again that the launcher has not used: stock horovodrun misses changes.")  # fmt: skip
 @click.option("--reap/--no-reap", default=True, show_default=True, help="Delete workers that ended, are lost or stuck.")
+@click.option("--slow-workers", type=click.Choice(["report", "replace"]), default="report", show_default=True,
+              help="What becomes of a worker whose rank is slow.")  # fmt: skip
 @click.option("--stuck-after", type=click.FloatRange(min=0), default=30.0, show_default=True,
               help="Seconds after its grace period before a worker that is still Terminating is stuck.")  # fmt: skip
 @click.option("--nodes/--no-nodes", default=True, show_default=True, help="Watch nodes, if that is allowed.")
@@ -76,6 +78,7 @@ def command(
     at_risk: str,
     offer_again: bool,
     reap: bool,
+    slow_workers: str,
     stuck_after: float,
     nodes: bool,
     pod_uid: str,
@@ -123,6 +126,7 @@ def command(
         at_risk=AtRisk(at_risk),
         offer_again=offer_again,
         reap=reap,
+        replace_slow=slow_workers == "replace",
         stuck_seconds=stuck_after,
         nodes=nodes,
         pod_uid=pod_uid,

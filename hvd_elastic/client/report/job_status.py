@@ -13,6 +13,8 @@ from hvd_elastic.client.report.words.time_words import clock_words, duration_wor
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
 from hvd_elastic.discovery.kube.conditions import true_condition
 from hvd_elastic.discovery.ledger.account import JobAccount, fold, machine_key
+from hvd_elastic.discovery.ledger.entries import RankSlow
+from hvd_elastic.discovery.ledger.history.slow_rank_history import slow_now
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
@@ -62,6 +64,8 @@ class JobStatus:
     """Why nothing gets durable; empty: nothing says that it does not, or nobody trains."""
     rejected: str = ""
     """The newest checkpoint, and why training did not begin with it; empty: it did, or there was none."""
+    slow: tuple[RankSlow, ...] = ()
+    """The ranks for which the others wait, by number; empty: none is much slower, or nobody trains."""
     samples: str = ""
     """What the certificate of samples proved at the end of the last epoch; empty: no epoch has ended, or no word."""
     resizes: int = 0
@@ -120,6 +124,7 @@ def job_status(facts: JobFacts) -> JobStatus:
         durable_age_seconds=facts.now - live.durable if live and live.durable else None,
         save_error=live.save_error if live and not found.state.is_final else "",
         rejected=live.rejected if live else "",
+        slow=slow_now(facts.ledger or ()) if training else (),
         samples=live.samples if live else "",
         resizes=account.resizes,
         pause_seconds=account.pause_seconds,

@@ -7,6 +7,7 @@ from hvd_elastic.client.report.job_status import JobStatus
 from hvd_elastic.client.report.stage_status import stage_line
 from hvd_elastic.client.report.words.time_words import clock_words, duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus
+from hvd_elastic.discovery.ledger.history.slow_rank_history import slow_words
 from hvd_elastic.mpijob.contract import ALERT_CHECKPOINT_LATE
 from hvd_elastic.system.plain_words import count_words, printable
 
@@ -41,6 +42,7 @@ def fact_lines(status: JobStatus) -> Iterator[str]:
         yield f"  {stage_line(status.stage)}"
     if status.step >= 0:
         yield f"  step {status.step}{_pace(status)}"
+    yield from (f"  {slow_words(each, since=clock_words(each.unix, status.now))}" for each in status.slow)
     if status.floor and not status.state.is_final:
         kept = sum(worker.kept for worker in status.workers)
         of = count_words(status.floor, "worker")

@@ -14,6 +14,7 @@ from hvd_elastic.client.report.words.cause_words import departure_words, disrupt
 from hvd_elastic.client.report.words.start_words import start_words
 from hvd_elastic.client.report.words.time_words import event_time
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving, WorldChanged
+from hvd_elastic.discovery.ledger.history.slow_rank_history import slow_now
 from hvd_elastic.discovery.ledger.preemptor import preemptor
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import LABEL_FLOOR, LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
@@ -53,6 +54,8 @@ class WorkerStatus:
     """Why it is in this state: the scheduler's, the kubelet's or the ledger's words."""
     before: str = ""
     """Why the last pod of this name has gone."""
+    slow: float | None = None
+    """How many times as long as the others' one of its ranks takes; None: none is slow, or nothing tells."""
     kept: bool = False
     """Whether it has the class of the job's floor: inference does not preempt it."""
 
@@ -99,6 +102,7 @@ def _present(pod: Json, past: "_PastPods", facts: JobFacts, *, training: bool, s
         since=view.created or None,
         why=why,
         before=departure_words(before) if before else "",
+        slow=past.slow.get(view.uid) if training else None,
         kept=_is_kept(pod, facts.job),
     )
 
@@ -170,6 +174,9 @@ class _PastPods:
     departures: Mapping[str, WorkerLeaving]
     """By UID: of the ledger, or else of the scheduler's Events, which tell of preemptions."""
 
+    slow: Mapping[str, float]
+    """By UID: how many times as long as the others' a rank of it takes."""
+
     @classmethod
     def of(cls, facts: JobFacts) -> "_PastPods":
         entries = [entry for entry in facts.ledger or () if isinstance(entry, WorkerBound | WorkerLeaving)]
@@ -186,7 +193,8 @@ class _PastPods:
             if uid:
                 known = seen.setdefault(name, {})
                 known[uid] = min(unix, known.get(uid, unix))
-        return cls(seen=seen, departures=departures)
+        slow = sorted(slow_now(facts.ledger or ()), key=lambda each: each.times)  # the slowest rank of each pod counts
+        return cls(seen=seen, departures=departures, slow={each.uid: each.times for each in slow})
 
     def first_heard(self, name: str, uid: str) -> float:
         """When this pod was first heard of, in Unix seconds; 0: it is not known."""

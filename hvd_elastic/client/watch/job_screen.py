@@ -91,16 +91,18 @@ def _workers(view: WatchedJob, state: ScreenState, width: int) -> tuple[Text, li
     """The line of titles, and of each worker its line, with the reason beside it, or below it where one is too long."""
     rows, now = worker_rows(view, state), view.status.now
     cells = [
-        (row.pod, str(row.state), row.node or "-", clock_words(row.since, now) if row.since else "-") for row in rows
+        (row.pod, str(row.state), row.node or "-", clock_words(row.since, now) if row.since else "-", _slow(row))
+        for row in rows
     ]
-    titles = ("WORKER", "STATE", "NODE", "SINCE")
-    pod, doing, node, since = (max(map(len, column)) for column in zip(titles, *cells, strict=True))
-    node = max(len("NODE"), min(node, width - pod - doing - since - 5))
+    titles = ("WORKER", "STATE", "NODE", "SINCE", "SLOW" if any(row[-1] for row in cells) else "")
+    pod, doing, node, since, slow = (max(map(len, column)) for column in zip(titles, *cells, strict=True))
+    node = max(len("NODE"), min(node, width - pod - doing - since - slow - bool(slow) - 5))
     reasons = [row.why or (f"the one before was {row.before}" if row.before else "") for row in rows]
-    beside = pod + doing + node + since + 6 + max(map(len, reasons), default=0) <= width
+    beside = pod + doing + node + since + slow + 6 + bool(slow) + max(map(len, reasons), default=0) <= width
 
-    def cut(row: tuple[str, str, str, str]) -> str:
-        return f"{row[0]:{pod}} {row[1]:{doing}} {cut_middle(row[2], node):{node}} {row[3]:{since}}"
+    def cut(row: tuple[str, str, str, str, str]) -> str:
+        words = f"{row[0]:{pod}} {row[1]:{doing}} {cut_middle(row[2], node):{node}} {row[3]:{since}}"
+        return f"{words} {row[4]:{slow}}" if slow else words
 
     blocks = []
     for number, (worker, row, why) in enumerate(zip(rows, cells, reasons, strict=True)):
@@ -110,6 +112,11 @@ def _workers(view: WatchedJob, state: ScreenState, width: int) -> tuple[Text, li
         below = wrapped(f"    {why}", width, indent="    ") if why and not beside else []
         blocks.append([text, *map(line, below)])
     return line(f"  {cut(titles)}{' WHY' if beside else ''}".rstrip(), "bold"), blocks
+
+
+def _slow(worker: WorkerStatus) -> str:
+    """How many times as long as the others it takes."""
+    return "" if worker.slow is None else f"{worker.slow:.1f}x"
 
 
 def _footer(state: ScreenState) -> Text:

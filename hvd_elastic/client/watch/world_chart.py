@@ -20,6 +20,7 @@ LETTERS: Final = {
     Departure.EVICTED: "E",
     Departure.NODE_LOST: "N",
     Departure.DRAINED: "D",
+    Departure.SLOW: "D",
     Departure.SCALED_DOWN: "S",
     Departure.SUSPENDED: "S",
     Departure.FAILED: "F",

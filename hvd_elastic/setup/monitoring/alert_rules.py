@@ -93,6 +93,7 @@ def alert_rules(thresholds: AlertThresholds) -> tuple[AlertRule, ...]:
         _checkpoint_late(thresholds),
         _crash_loop(thresholds),
         _operator_waits(thresholds),
+        _slow_rank(),
         _inference_waiting(thresholds),
     )
 
@@ -185,6 +186,18 @@ def _operator_waits(thresholds: AlertThresholds) -> AlertRule:
         description="It has pods to make or delete, and has done nothing for {{ $value | humanizeDuration }}. After an "
         "error it waits up to 1,000 s: `kubectl rollout restart deployment mpi-operator -n mpi-operator` ends that, "
         "unless `hvd-elastic status {{ $labels.job }} -n {{ $labels.namespace }}` says that a pod was refused.",
+    )
+
+
+def _slow_rank() -> AlertRule:
+    return AlertRule(
+        name="HvdElasticSlowRank",
+        expression="max by (namespace, job, rank, worker, node, slowness) (hvd_elastic_discovery_slow_rank)\n",
+        hold_seconds=600,
+        severity="warning",
+        summary="Rank {{ $labels.rank }} slows {{ $labels.namespace }}/{{ $labels.job }} down.",
+        description='{{ $labels.worker }} on {{ $labels.node }} takes {{ $value | printf "%.1f" }} times as long as '
+        "the others for its own part of a step: {{ $labels.slowness }}. All others wait for it in each step.",
     )
 
 

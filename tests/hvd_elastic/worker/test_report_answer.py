@@ -12,7 +12,14 @@ import pytest
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport, read_report
-from hvd_elastic.mpijob.contract import FIGURES_FILE, FIGURES_MAX_BYTES, READY_PORT, REPORT_MAX_BYTES, WAIT_FILE
+from hvd_elastic.mpijob.contract import (
+    FIGURES_FILE,
+    FIGURES_MAX_BYTES,
+    PACE_FILE,
+    READY_PORT,
+    REPORT_MAX_BYTES,
+    WAIT_FILE,
+)
 from hvd_elastic.worker.answers import report_answer
 from tests.hvd_elastic.worker.pods import Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import WAITER, first_line
@@ -20,6 +27,7 @@ from tests.hvd_elastic.worker.test_adoption import WAITER, first_line
 FIGURES = b'{"unix":1700000000.0,"step":41,"size":2}\n'
 LONGEST = b'{"unix":1,"loss":"' + b"x" * (FIGURES_MAX_BYTES - 21) + b'"}\n'
 ENDED = ProcessExit(seconds=2.5, code=137, step=41)
+PACE = b'{"rank":1,"size":2,"blocks":[[1700000000.0,9,0.5,0.3,null]]}\n'
 WAIT = b'{"rank":1,"size":2,"seconds":31.0,"after":30.0}\n'
 NOT_ONE_LINE_OF_JSON = [
     b"",
@@ -49,17 +57,19 @@ def report(run_dir: Path, slots: int = 1, *, step: float = 0.0) -> Any:
 
 
 def test_all_that_is_known_is_one_line(tmp_path: Path) -> None:
-    assert report(tmp_path) == {"figures": None, "waits": [], "last_exit": None}
+    assert report(tmp_path) == {"figures": None, "waits": [], "paces": [], "last_exit": None}
     (tmp_path / FIGURES_FILE).write_bytes(FIGURES)
     for slot in range(3):
         (tmp_path / f"{WAIT_FILE}.{slot}").write_bytes(WAIT)
-    parts = FIGURES[:-1], WAIT[:-1], WAIT[:-1], ENDED.to_json()
+        (tmp_path / f"{PACE_FILE}.{slot}").write_bytes(PACE)
+    parts = FIGURES[:-1], WAIT[:-1], WAIT[:-1], PACE[:-1], PACE[:-1], ENDED.to_json()
     said = line(tmp_path, 2, ENDED)
-    assert said.partition(b",")[2] == b'"figures":%b,"waits":[%b,%b],"last_exit":%b}\n' % parts
+    assert said.partition(b",")[2] == b'"figures":%b,"waits":[%b,%b],"paces":[%b,%b],"last_exit":%b}\n' % parts
     known = WorkerReport.from_json(said)
     assert known.figures == TrainingFigures(unix=1_700_000_000.0, step=41, size=2)
     assert known.figures.age == pytest.approx(time.time() - 1_700_000_000.0, abs=60)
     assert ([wait.rank for wait in known.waits], known.last_exit) == ([1, 1], ENDED)
+    assert [pace.rank for pace in known.paces] == [1, 1]
 
 
 @pytest.mark.parametrize("written", [FIGURES, b"{}\n", LONGEST])
@@ -72,7 +82,8 @@ def test_figures_are_passed_on_as_they_are(tmp_path: Path, written: bytes) -> No
 def test_anything_else_is_not_known(tmp_path: Path, written: bytes) -> None:
     (tmp_path / FIGURES_FILE).write_bytes(written)
     (tmp_path / f"{WAIT_FILE}.0").write_bytes(written)
-    assert report(tmp_path) == {"figures": None, "waits": [], "last_exit": None}
+    (tmp_path / f"{PACE_FILE}.0").write_bytes(written)
+    assert report(tmp_path) == {"figures": None, "waits": [], "paces": [], "last_exit": None}
 
 
 def test_the_word_of_a_process_that_was_killed_is_soon_none(tmp_path: Path) -> None:
@@ -101,6 +112,7 @@ def test_the_line_is_never_too_long(tmp_path: Path) -> None:
     (tmp_path / FIGURES_FILE).write_bytes(LONGEST)
     for slot in range(64):
         (tmp_path / f"{WAIT_FILE}.{slot}").write_text(json.dumps({"rank": slot, "place": "x" * 900}) + "\n")
+        (tmp_path / f"{PACE_FILE}.{slot}").write_text(json.dumps({"rank": slot, "x": "x" * 900}) + "\n")
     longest = ProcessExit(seconds=999_999_999.999, code=255, step=10**18 - 1)
     answer = line(tmp_path, 64, longest)
     assert len(answer) <= REPORT_MAX_BYTES
@@ -108,6 +120,7 @@ def test_the_line_is_never_too_long(tmp_path: Path) -> None:
     assert document["figures"] is not None
     assert document["last_exit"] is not None
     assert [each["rank"] for each in document["waits"]] == list(range(17))
+    assert len(document["paces"]) == 17
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,8 @@ _PERSISTENT_2 = {"deployment": "PERSISTENT_2", "throughput": 250}
         ),
         ({"queue": {"system": "kai", "name": "q"}, "priority__workers": "a" * 64}, "priority.workers"),
         ({"workers": "2", "disruption_budget": True}, "disruption_budget"),
+        ({"workers": "2", "slow_workers": "replace"}, "slow_workers"),
+        ({"workers__gpus": 1, "slow_workers": "replace"}, "slow_workers"),
         ({"env": {"HVD_ELASTIC_JOB": "x"}}, "env"),
         ({"env": {"HOROVOD_RANK": "0"}}, "env"),
         ({"env": {"HUB_TOKEN": "0"}}, "env"),

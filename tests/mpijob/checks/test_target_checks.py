@@ -45,6 +45,7 @@ def test_an_image_is_needed() -> None:
         ({"cooldown": [1, 2]}, "cooldown"),
         ({"gloo_timeout": 60}, "gloo_timeout"),
         ({"read_nodes": True}, "read_nodes"),
+        ({"slow_workers": "replace"}, "slow_workers"),
         ({"log_format": "json"}, "log_format"),
         ({"network__api_ports": [8443]}, "network.api_ports"),
         ({"network__api_server": ["10.0.0.5/32"]}, "network.api_server"),

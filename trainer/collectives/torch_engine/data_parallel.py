@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.trainer.collectives.engine import EngineError
+from hvd_elastic.trainer.collectives.torch_engine import gradient_wait
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -60,6 +61,7 @@ class DataParallelModels:
         from torch.nn.parallel import DistributedDataParallel
 
         self._is_installed = True
+        gradient_wait.THIS_PROCESS.install()
         stock_init = DistributedDataParallel.__init__
         signature = inspect.signature(stock_init)
 
@@ -73,6 +75,7 @@ class DataParallelModels:
                 with _no_collectives():
                     stock_init(**given)
             self._models.add(model)
+            gradient_wait.THIS_PROCESS.watch(model)
             model.register_forward_pre_hook(self._before_forward)
 
         DistributedDataParallel.__init__ = made  # type: ignore[assignment, method-assign]

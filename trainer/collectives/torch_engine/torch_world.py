@@ -11,11 +11,13 @@ import hashlib
 import math
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_RESTARTS
+from hvd_elastic.trainer.collectives.collective_calls import WAITED
 from hvd_elastic.trainer.collectives.torch_engine import data_parallel
 from hvd_elastic.trainer.collectives.torch_engine.torchrun_environment import torchrun_variables
 from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, UnformedWorldError
@@ -334,8 +336,12 @@ def _begin(operation: "Callable[[], Any]") -> Callable[[], None]:
         work = operation()
 
     def wait() -> None:
-        with _translated():
-            work.wait()
+        began = time.monotonic()
+        try:
+            with _translated():
+                work.wait()
+        finally:
+            WAITED.seconds += time.monotonic() - began
 
     return wait
 

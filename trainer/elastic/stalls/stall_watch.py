@@ -78,9 +78,9 @@ class StallWatch:
         """Watch the calling thread from now on, also outside of `training`: it is `rank` of a new world of `size`."""
         with contextlib.suppress(StallSettingError):  # `training` raises it, where it is told
             self._after = stall_seconds()
+        self._calls.install()  # how long a process waits is counted whether or not it is told
         if self._after:
             self._rank, self._size, self._thread = rank, size, threading.get_ident()
-            self._calls.install()
             self._calls.restart()
             self._start()
 

@@ -16,6 +16,7 @@ _WORDS: Final = {
     Departure.DRAINED: "drained with its node",
     Departure.SCALED_DOWN: "no longer asked for",
     Departure.SUSPENDED: "stopped with the job",
+    Departure.SLOW: "replaced, because its rank was slow",
     Departure.FAILED: "failed",
     Departure.DELETED: "deleted, nothing says by whom",
 }

@@ -9,6 +9,8 @@ from hvd_elastic.discovery.ledger.entries import (
     JobEnded,
     LauncherEnded,
     LauncherStarted,
+    RankSlow,
+    RankSlowEnded,
     RanksStalled,
     RecordLost,
     StallEnded,
@@ -20,6 +22,7 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerProcessLost,
     WorldChanged,
 )
+from hvd_elastic.discovery.ledger.history.slow_rank_history import slow_words
 from hvd_elastic.system.plain_words import count_words
 
 
@@ -83,6 +86,16 @@ def _(entry: RanksStalled) -> str:
 @entry_words.register
 def _(entry: StallEnded) -> str:
     return f"goes on after {duration_words(entry.seconds)}"
+
+
+@entry_words.register
+def _(entry: RankSlow) -> str:
+    return slow_words(entry)
+
+
+@entry_words.register
+def _(entry: RankSlowEnded) -> str:
+    return f"rank {entry.rank} is as fast as the others again, after {duration_words(entry.seconds)}"
 
 
 @entry_words.register

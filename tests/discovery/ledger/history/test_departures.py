@@ -2,9 +2,11 @@
 
 import pytest
 
-from hvd_elastic.discovery.ledger.entries import Departure
+from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving
 from hvd_elastic.discovery.ledger.history.departures import Surroundings, departure, taker
+from hvd_elastic.discovery.ledger.history.worker_replacements import worker_replacements
 from hvd_elastic.discovery.rules.cluster_views import PodView
+from hvd_elastic.discovery.rules.slow_workers import Replacement
 
 PREEMPTED = (
     "Preempted to accommodate a workload (UID: 1f0c, JobUID: 7a2b-11) due to reclamation within the cohort; "
@@ -64,3 +66,24 @@ def test_the_scheduler_s_word_comes_first() -> None:
     ]
     pod = PodView.from_json({"metadata": {"name": "w", "uid": "u"}, "status": {"conditions": conditions}})
     assert pod.disruption == "DeletionByTaintManager"
+
+
+def test_a_worker_that_the_sidecar_replaces_for_being_slow() -> None:
+    around = Surroundings(slow=True)
+    assert departure(PodView(name="w-1", uid="u", deleting_at=9.0), around) == (Departure.SLOW, "")
+    preempted = PodView(name="w-1", uid="u", deleting_at=9.0, disruption="PreemptionByScheduler")
+    assert departure(preempted, around)[0] is Departure.PREEMPTED, "inference was faster"
+    assert departure(PodView(name="w-1", uid="u", phase="Failed"), around)[0] is Departure.FAILED
+
+
+def test_replacements_are_read_from_the_ledger() -> None:
+    bound = WorkerBound(unix=1.0, pod="w-1", uid="u1", node="n1", gpus=0, machine="", spot=None)
+    leaving = [
+        WorkerLeaving(unix=5.0, pod="w-1", uid="u1", why=Departure.SLOW),
+        WorkerLeaving(unix=6.0, pod="w-2", uid="u2", why=Departure.DELETED),
+        WorkerLeaving(unix=7.0, pod="w-3", uid="u3", why=Departure.SLOW),
+    ]
+    assert worker_replacements([bound, *leaving]) == (
+        Replacement(unix=5.0, pod="w-1", uid="u1", node="n1"),
+        Replacement(unix=7.0, pod="w-3", uid="u3", node=""),
+    )

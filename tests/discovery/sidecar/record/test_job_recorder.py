@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +21,10 @@ from hvd_elastic.discovery.ledger.entries import (
     JobEnded,
     LauncherEnded,
     LauncherStarted,
+    RankSlow,
     RanksStalled,
     RecordLost,
+    Slowness,
     StallEnded,
     WantedChanged,
     WorkerBound,
@@ -36,7 +39,7 @@ from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.ledger.preemptor import preemptor
-from hvd_elastic.discovery.rules import operator_lag
+from hvd_elastic.discovery.rules import operator_lag, slow_workers
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
 from hvd_elastic.discovery.sidecar.record import (
     job_recorder,
@@ -645,6 +648,51 @@ def test_ranks_that_wait_for_each_other_are_told(
     until(lambda: bool(told(cluster, StallEnded)))
     until(lambda: (known := status(cluster)) is not None and known.stall == "")
     assert len(told(cluster, RanksStalled)) == 1
+
+
+def train_with_a_slow_rank(cluster: KubeApi, workers: Workers) -> None:
+    """Two workers, of which the second one is slow."""
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(1))
+    for index, computing in enumerate((0.2, 0.36)):
+        now = time.time()
+        blocks = [[now - 5.0 * ago, 10, 0.5, computing, 0.01] for ago in reversed(range(12))]
+        workers.report(f"127.0.1.{index + 1}", unix=now, paces=[{"rank": index, "size": 2, "blocks": blocks}])
+
+
+def test_a_rank_that_is_slow_is_told(cluster: KubeApi, start: Start, workers: Workers) -> None:
+    train_with_a_slow_rank(cluster, workers)
+    running = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, RankSlow)))
+    (entry,) = told(cluster, RankSlow)
+    assert (entry.rank, entry.pod, entry.times, entry.slowness) == (1, "job-worker-1", 1.76, Slowness.COMPUTING)
+    words = f"rank 1 on {entry.node} takes 1.8 times as long as the others: computing, not loading"
+    until(lambda: sentences(cluster).get("RankSlow") == words)
+    labels = {"rank": "1", "worker": "job-worker-1", "node": entry.node, "slowness": "computing"}
+    assert running.metrics.registry.get_sample_value("hvd_elastic_discovery_slow_rank", labels) == 1.76
+    for index in range(2):
+        workers.say(f"127.0.1.{index + 1}", state=WorkerState.WAITING)
+    # Nobody trains any more: an alert would go on for ever.
+    until(lambda: running.metrics.registry.get_sample_value("hvd_elastic_discovery_slow_rank", labels) is None)
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_slow_worker_is_replaced_if_the_job_asks_for_it(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch, replaces: bool
+) -> None:
+    monkeypatch.setattr(slow_workers, "HOLD_SECONDS", 0.0)
+    train_with_a_slow_rank(cluster, workers)
+    start(pod_uid="l1", replace_slow=replaces)
+    until(lambda: bool(told(cluster, RankSlow)))
+    if replaces:
+        until(lambda: bool(told(cluster, WorkerLeaving)))
+        assert [(entry.pod, entry.why) for entry in told(cluster, WorkerLeaving)] == [("job-worker-1", Departure.SLOW)]
+        (event,) = (each for each in cluster.objects[EVENTS].values() if each["reason"] == "WorkerSlow")
+        assert event["message"].endswith("computing, not loading: deleted so that the operator replaces it")
+    deleted = [request.body for request in cluster.requests if request.method == "DELETE"]
+    assert [body["preconditions"]["uid"] for body in deleted if body] == ["uid-job-1"] * replaces
+    assert all("gracePeriodSeconds" not in (body or {}) for body in deleted), "it drains, as one that is preempted"
 
 
 def test_saves_that_fail_are_told_at_once(

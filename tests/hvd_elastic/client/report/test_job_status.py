@@ -12,7 +12,15 @@ from hvd_elastic.client.report.status_text import headline, status_text
 from hvd_elastic.client.report.words.cause_words import placement_words, scheduler_words
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.client.report.worker_status import NOT_KNOWN, WorkerPodState, worker_statuses
-from hvd_elastic.discovery.ledger.entries import Departure, LauncherEnded, RecordLost, WorkerLeaving
+from hvd_elastic.discovery.ledger.entries import (
+    Departure,
+    LauncherEnded,
+    RankSlow,
+    RankSlowEnded,
+    RecordLost,
+    Slowness,
+    WorkerLeaving,
+)
 from hvd_elastic.discovery.ledger.live_status import Activity
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.job_reader import read_job
@@ -404,3 +412,21 @@ def test_a_floor_says_how_much_of_it_is_kept() -> None:
     assert [worker.kept for worker in status.workers] == [True, False, False]
     assert "  floor: 1 of 2 workers is kept from inference\n" in status_text(status)
     assert "floor" not in status_text(job_status(facts()))
+
+
+def test_a_slow_rank_is_named_while_it_is_slow() -> None:
+    _, one, _ = worker_statuses(facts())
+    uid = f"uid-{one.pod}"
+    slow = RankSlow(
+        unix=NOW - 120, pod=one.pod, uid=uid, rank=1, node="node-a", times=1.84, slowness=Slowness.COMPUTING
+    )
+    words = (
+        r"\n  rank 1 on node-a takes 1\.8 times as long as the others since \d\d:\d\d:\d\d: computing, not loading\n"
+    )
+    told = facts(ledger=(*LEDGER, slow))
+    assert re.search(words, status_text(job_status(told)))
+    assert [worker.slow for worker in worker_statuses(told)] == [None, 1.84, None]
+    over = RankSlowEnded(unix=NOW - 60, pod=one.pod, uid=uid, rank=1, seconds=60.0)
+    later = facts(ledger=(*LEDGER, slow, over))
+    assert "as long as the others" not in status_text(job_status(later))
+    assert [worker.slow for worker in worker_statuses(later)] == [None, None, None]

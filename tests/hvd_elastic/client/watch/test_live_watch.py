@@ -17,6 +17,7 @@ from hvd_elastic.cli import cli
 from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.report.job_status import job_status
 from hvd_elastic.client.report.story import Happening, Teller, tell
+from hvd_elastic.client.report.worker_status import WorkerStatus
 from hvd_elastic.client.watch import plain_watch
 from hvd_elastic.client.watch.plain_watch import job_lines
 from hvd_elastic.client.watch.watched_job import WatchedJob, WatchedJobReader
@@ -227,3 +228,27 @@ def test_a_watch_of_weeks_keeps_no_more_in_mind_and_tells_each_thing_once(monkey
             fewest[half] = min(fewest[half], sys.getallocatedblocks())
     assert number == last - 51
     assert fewest[1] - fewest[0] < last // 10, "not an object for each fifth happening"
+
+
+def test_a_column_tells_who_is_slow_while_somebody_is() -> None:
+    from rich.console import Console
+
+    from hvd_elastic.client.watch.job_screen import job_screen
+    from hvd_elastic.client.watch.screen_state import Screen, ScreenState
+
+    status = job_status(facts())
+    first, *others = status.workers
+
+    def lines(*workers: WorkerStatus) -> list[str]:
+        console = Console(width=120, height=24, force_terminal=False)
+        with console.capture() as capture:
+            view = WatchedJob(status=replace(status, workers=workers))
+            console.print(job_screen(view, ScreenState(screen=Screen.JOB), width=120, height=24))
+        return capture.get().splitlines()
+
+    assert not any("SLOW" in line for line in lines(first, *others))
+    shown = lines(replace(first, slow=1.84), *others)
+    (titles,) = (line for line in shown if "SLOW" in line)
+    (row,) = (line for line in shown if "1.8x" in line)
+    assert titles.index("SLOW") == row.index("1.8x")
+    assert first.pod in row
