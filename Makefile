@@ -117,7 +117,7 @@ test-distributions-part: $(STAMP)  ## of these, on Debian 13: make demo, and the
 test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, Linux, Go)
 	$(BIN)/pytest tests/cluster -m cluster -p tests.runner.flaky
 
-test-cluster-core: $(STAMP)  ## of these, each capability once: some ten minutes
+test-cluster-core: $(STAMP)  ## of these, each capability once: some twenty minutes
 	$(BIN)/pytest tests/cluster -m "cluster and core" -p tests.runner.flaky
 
 test-cluster-ipv6: $(STAMP)  ## a job under each launcher, and its policies, in a cluster of its own that has IPv6 addresses alone
