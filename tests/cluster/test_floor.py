@@ -97,12 +97,16 @@ def test_where_the_api_server_serves_no_such_policies_submit_says_so(
     machine, kinds = cluster.local(), ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
     without = ",".join(f"admissionregistration.k8s.io/v1/{kind}=false" for kind in kinds)
     server, off = machine.daemon("kube-apiserver"), "--disable-admission-plugins=MutatingAdmissionPolicy"
+    machine.stop_api_server()  # at once: its own end waits for all who watch
     with server.with_arguments(f"--runtime-config={without}", off):
         machine.start_api_server()
-        assert "serves no MutatingAdmissionPolicies of v1" in submit(cluster, namespace, tmp_path)
-        assert namespace.find("mpijob", "floored") is None
+        refused = submit(cluster, namespace, tmp_path)
+        found = namespace.find("mpijob", "floored")
+        machine.stop_api_server()
     machine.start_api_server()
     machine.restart_mpi_operator()
+    assert "serves no MutatingAdmissionPolicies of v1" in refused
+    assert found is None
 
 
 def test_a_floor_above_its_quota_is_refused_before_the_operator_gives_up(
