@@ -19,13 +19,16 @@ def facts_of(path: Path) -> FileFacts | None:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return FileFacts(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns)
+    return facts_of_status(found) if stat.S_ISREG(found.st_mode) else None
+
+
+def facts_of_status(status: os.stat_result) -> FileFacts:
+    """The same of a regular file that is open."""
+    return FileFacts(size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
 
 
 class CopyRecords:
-    """The records below a folder. The file of a record that is lost or torn is compared with its object again."""
+    """The records below a folder. A line that a killed copier left unfinished is skipped, and its file compared."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,11 +49,12 @@ class CopyRecords:
         replace_file(self._path, "".join(map(_line, records.values())))
 
     def add(self, record: CopyRecord) -> None:
-        """Append a record. Threads may call it at the same time. One that a killed copier had in memory is lost."""
+        """Append a record. Threads may call it at the same time."""
         with self._lock:
             if self._file is None:
                 self._file = self._path.open("a", encoding="utf-8")
             self._file.write(_line(record))
+            self._file.flush()
 
     def close(self) -> None:
         """Sync what was added, and close the file."""

@@ -55,10 +55,7 @@ class PartialFile:
             at, crc = span[0], 0
             for piece in pieces:
                 crc = self._crc(piece, crc)
-                view = memoryview(piece)
-                while view:
-                    written = os.pwrite(self._file, view, at)
-                    view, at = view[written:], at + written
+                at = write_all(self._file, piece, at)
             self._finished[span] = crc
             os.write(self._journal, (json.dumps([*span, crc]) + "\n").encode())
         with self._lock:
@@ -95,6 +92,15 @@ class PartialFile:
                 os.close(self._file)
                 os.close(self._journal)
             self._file = self._journal = -1
+
+
+def write_all(file: int, data: bytes, at: int) -> int:
+    """Write bytes at an offset of an open file; returns the offset behind them."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, at)
+        view, at = view[written:], at + written
+    return at
 
 
 def _spans(start: int, stop: int, length: int) -> Sequence[_Span]:
