@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -155,16 +155,10 @@ class FactReader:
         except NoSuchGroupError:
             return []
 
-    def _policies(self, plural: str) -> list[Json] | None:
-        """None: the API server does not serve them."""
-
-        def question() -> list[Json] | None:
-            try:
-                return list(self._cluster.list(f"/apis/admissionregistration.k8s.io/v1/{plural}"))
-            except NotFoundError:
-                return None
-
-        return self._ask(Fact.POLICIES, question, [])
+    def _policies(self, plural: str) -> Sequence[Json] | None:
+        """None: the API server does not serve them, or may not tell of them."""
+        path = f"/apis/admissionregistration.k8s.io/v1/{plural}"
+        return self._ask(Fact.POLICIES, lambda: list(self._cluster.list(path)), None)
 
     def read_waiting_jobs(self) -> dict[str, OperatorWork]:
         """By name. One look does not tell since when a worker is missing, so there are two where one is."""
