@@ -48,6 +48,7 @@ PROGRAMS: Final = (
     _program("sharded_optimizer", "--sizes 2 --rounds 1"),
     _program("trainer_sampler", "--samples 10000000 --stock 500000"),
     _program("waiting_ranks", "--ranks 3 --rounds 1"),
+    _program("rank_pace", "--rounds 3"),
     _program("gradient_dtypes", "--ranks 2 --steps 5"),
     _program("loop", "--processes 2 --pairs 5"),
     _program("checkpoint", "--parameters 50 --upload-mib 128 --repeats 3"),

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from hvd_elastic.client.label_selector import selects
 from hvd_elastic.discovery.kube.conditions import true_condition
+from hvd_elastic.discovery.kube.node_taints import Taint, taints_of, tolerates
 from hvd_elastic.discovery.rules.cluster_views import unix_seconds
-from hvd_elastic.discovery.rules.node_taints import Taint, taints_of, tolerates
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX, Role
 from hvd_elastic.system import quantity
 from hvd_elastic.system.untrusted_values import decimal_count, text

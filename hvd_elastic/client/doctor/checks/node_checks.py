@@ -9,8 +9,8 @@ from hvd_elastic.client.connection.server_version import OLDEST_MINOR, minor
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
 from hvd_elastic.client.object_reading import ObjectReading
+from hvd_elastic.discovery.kube.node_taints import taints_of
 from hvd_elastic.discovery.rules.cluster_views import gpu_resource_of
-from hvd_elastic.discovery.rules.node_taints import taints_of
 from hvd_elastic.mpijob.clouds.accelerators import WHOLE, find_accelerator, is_accelerator
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
 from hvd_elastic.system import quantity

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
+from hvd_elastic.discovery.kube.node_taints import untolerated
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving
-from hvd_elastic.discovery.rules.node_taints import untolerated
 from hvd_elastic.system.plain_words import cut_middle
 
 _WORDS: Final = {
