@@ -19,12 +19,9 @@ def facts_of(path: Path) -> FileFacts | None:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return facts_of_status(found) if stat.S_ISREG(found.st_mode) else None
-
-
-def facts_of_status(status: os.stat_result) -> FileFacts:
-    """The same of a regular file that is open."""
-    return FileFacts(size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return FileFacts(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns)
 
 
 class CopyRecords:
