@@ -47,7 +47,7 @@ class Copier:
         self._threads, self._range_bytes, self._copied = threads, range_bytes, copied
         self._lock = threading.Lock()
         self._open = set[PartialFile]()
-        self._folders = set[Path]()
+        self._folders = set[str]()
         self.unverified = 0
         """Objects of whose bytes the store says nothing."""
 
@@ -137,10 +137,10 @@ class Copier:
         return digest.is_of(file, one.size_bytes) if digest else None
 
     def _publish(self, one: ListedObject, path: Path) -> None:
-        target = self._folder / one.key
-        if target.parent not in self._folders:  # on a network file system each look is a request
+        target, folder = self._folder / one.key, one.key.rpartition("/")[0]
+        if folder not in self._folders:  # on a network file system each look is a request
             target.parent.mkdir(parents=True, exist_ok=True)
-            self._folders.add(target.parent)
+            self._folders.add(folder)
         path.rename(target)
         self._note(one, target)
 

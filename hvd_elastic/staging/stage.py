@@ -164,7 +164,8 @@ def _copy(
 
 def _files(folder: Path, keys: Iterable[str], threads: int) -> dict[str, FileFacts]:
     """What is there. On a network file system each look is a request, so many go out at once."""
-    names = list(keys)
+    is_new = all(one.name == STATE_FOLDER for one in folder.iterdir())
+    names = [] if is_new else list(keys)
 
     def look(start: int) -> Sequence[tuple[str, FileFacts]]:
         return [(key, facts) for key in names[start : start + _LOOKS] if (facts := facts_of(folder / key))]
