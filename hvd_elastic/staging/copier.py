@@ -51,8 +51,11 @@ class Copier:
         self.unverified = 0
         """Objects of whose bytes the store says nothing."""
 
-    def copy(self, plan: CopyPlan) -> None:
-        """Copy what is to be copied. Raises the first StageError or OSError, after all threads have ended."""
+    def copy(self, plan: CopyPlan) -> int:
+        """Copy what is to be copied, and return how many objects that were.
+
+        Raises the first StageError or OSError, after all threads have ended.
+        """
         copy = [*plan.copy]
         _run_all((partial(self._compare, one, copy.append) for one in plan.compare), self._threads)
         self._incoming.mkdir(parents=True, exist_ok=True)
@@ -65,6 +68,7 @@ class Copier:
         finally:
             for arriving in self._open:
                 arriving.close()
+        return len(copy)
 
     def _compare(self, one: ListedObject, copy: Callable[[ListedObject], None]) -> None:
         path = self._folder / one.key

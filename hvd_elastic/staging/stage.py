@@ -146,7 +146,7 @@ def _copy(
     )
     counter.add(0, 0)  # what an earlier attempt has left
     try:
-        copier.copy(plan)
+        copied = copier.copy(plan)
     finally:
         records.close()
     marker = SuccessMarker(
@@ -158,8 +158,7 @@ def _copy(
     )
     sync_file_system(folder)
     stage_marker.write(folder, marker)
-    kept = len(plan.done)
-    return Staged(marker=marker, copied=len(manifest.objects) - kept, kept=kept, removed=len(plan.remove))
+    return Staged(marker=marker, copied=copied, kept=len(manifest.objects) - copied, removed=len(plan.remove))
 
 
 def _files(folder: Path, keys: Iterable[str], threads: int) -> dict[str, FileFacts]:
