@@ -148,6 +148,13 @@ def answer(client: socket.socket, code: int) -> None:
         client.send(str(code).encode())
 
 
+def hide_horovod() -> None:
+    """Have whoever imports it fail, as where it is not installed."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "horovod"]:
+        del sys.modules[name]
+    sys.modules["horovod"] = None  # type: ignore[assignment]
+
+
 def run(request: dict[str, object], fds: list[int]) -> None:
     """Become the worker; never returns."""
     import atexit
@@ -165,6 +172,8 @@ def run(request: dict[str, object], fds: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])  # type: ignore[call-overload]
     sys.argv = request["command"]  # type: ignore[assignment]
+    if os.environ.get("HVD_ELASTIC_ENGINE") == "torch":
+        hide_horovod()
     code = 1
     try:
         if sys.argv[0] == "-c":

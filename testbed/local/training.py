@@ -1,4 +1,4 @@
-"""A real training job on this machine: a launcher, Horovod processes, hosts that come and go, and their events."""
+"""A real training job on this machine: a launcher, its processes, hosts that come and go, and their events."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_RUN_DIR
+from hvd_elastic.mpijob.contract import ENV_ENGINE, ENV_EVENTS, ENV_RUN_DIR, Engine
 from testbed.local import forkserver
 from testbed.local.harness import HOROVODRUN
 from testbed.local.host_list import put_hosts
@@ -29,14 +29,17 @@ HOSTS = ("localhost", "127.0.0.1", socket.gethostname())
 GLOO_TIMEOUT_SECONDS = 300
 """How long survivors wait for a newcomer that imports torch on a busy machine; longer than any wait of a test."""
 
+ENGINES = tuple(Engine)
+"""For a test over each: `Training(..., engine=engine)`."""
+
 Event = dict[str, Any]
 
 
 class Training:
     """One job. Every process is gone after `close`."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, engine: str = Engine.HOROVOD, **environment: str) -> None:
+        self.folder, self._engine = folder, engine
         self.told, self.log, self.run_dir = folder / "told", folder / "log", folder / "run"
         for path in (self.told, self.log, self.run_dir):
             path.mkdir(exist_ok=True)
@@ -44,6 +47,7 @@ class Training:
             **os.environ,
             ENV_EVENTS: str(self.told),
             ENV_RUN_DIR: str(self.run_dir),
+            ENV_ENGINE: engine,
             "TEST_LOG": str(self.log),
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
@@ -71,6 +75,14 @@ class Training:
             Host(address="127.0.0.1", slots=slots.get(alias, 1), alias=alias, pod=pod) for alias, pod in named.items()
         )
         put_hosts(self.run_dir, hosts, self._generation)
+
+    def offer_usual(self, *names: str) -> None:
+        """Offer hosts to the launcher that `launch_usual` starts."""
+        (self.hosts if self._engine == Engine.HOROVOD else self.offer)(*names)
+
+    def launch_usual(self, *flags: str, script: Path = SCRIPT) -> None:
+        """Start under the engine's usual launcher: Horovod's own, or ours, which torch.distributed needs."""
+        (self.horovodrun if self._engine == Engine.HOROVOD else self.launch)(*flags, script=script)
 
     def horovodrun(self, *flags: str, script: Path = SCRIPT) -> None:
         """Start under the stock launcher."""
@@ -190,8 +202,8 @@ class Training:
 
 
 @contextlib.contextmanager
-def training(folder: Path, **environment: str) -> Iterator[Training]:
-    job = Training(folder, **environment)
+def training(folder: Path, *, engine: str = Engine.HOROVOD, **environment: str) -> Iterator[Training]:
+    job = Training(folder, engine=engine, **environment)
     try:
         yield job
     finally:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from testbed.local import forkserver
-from testbed.local.training import training
+from testbed.local.training import ENGINES, training
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COMPLETE = EXAMPLES / "digits_complete.py"
@@ -103,9 +103,10 @@ def test_the_script_with_everything_stops_early_on_all_workers() -> None:
 @pytest.mark.core
 @pytest.mark.process
 @pytest.mark.timeout(600)
-def test_the_trainer_with_everything_goes_on_over_a_resize(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_trainer_with_everything_goes_on_over_a_resize(tmp_path: Path, engine: str) -> None:
     """It tells each best model once, and the file of the last one holds its accuracy."""
-    with training(tmp_path) as job:
+    with training(tmp_path, engine=engine) as job:
         keep = ["--keep", f"file://{tmp_path}/keep", "--epochs", "12", "--patience", "1000"]
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", script=TRAINER, arguments=keep)

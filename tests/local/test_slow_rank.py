@@ -96,7 +96,7 @@ class Sidecar:
 def three_workers(folder: Path, engine: str, *, in_seconds: bool = True) -> Iterator[tuple[Training, Sidecar]]:
     """`in_seconds`: blocks are short, so that the test takes seconds; else they are those of every job."""
     (folder / "train.py").write_text(SCRIPT)
-    with training(folder, HVD_ELASTIC_ENGINE=engine, **({"IN_SECONDS": "1"} if in_seconds else {})) as job:
+    with training(folder, engine=engine, **({"IN_SECONDS": "1"} if in_seconds else {})) as job:
         for host in HOSTS:
             (folder / "at" / host).mkdir(parents=True)
         job.launch("-np", "3", "--min-np", "2", script=folder / "train.py")

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(1500)]
 
 SCRIPT = Path(__file__).with_name("train_ddp.py")
 LENGTH = 303
-SETTINGS = {"HVD_ELASTIC_ENGINE": "torch", "LENGTH": str(LENGTH), "MICRO": "20", "ALIKE": "1"}
+SETTINGS = {"engine": "torch", "LENGTH": str(LENGTH), "MICRO": "20", "ALIKE": "1"}
 
 
 @pytest.fixture(scope="module")

@@ -6,21 +6,15 @@ may count them as trained on, and the loss over the whole step.
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
-# The test's fork server has it. From here on whoever imports it fails.
-for name in [name for name in sys.modules if name.partition(".")[0] == "horovod"]:
-    del sys.modules[name]
-sys.modules["horovod"] = None  # type: ignore[assignment]
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import TensorDataset
 
-import torch  # noqa: E402
-from torch import distributed, nn  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-from torch.utils.data import TensorDataset  # noqa: E402
-
-import hvd_elastic as elastic  # noqa: E402
+import hvd_elastic as elastic
 
 ENV = os.environ
 LENGTH = int(ENV["LENGTH"])

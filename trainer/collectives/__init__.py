@@ -11,8 +11,8 @@ Where to change what:
 - what all ranks do as soon as one has reason to: `any_rank.py`.
 - an exception of Horovod that scripts catch: `errors.py`; a class of it that ours extends, makes or looks for:
   `horovod_classes.py`, and what stands in its place: `torch_engine/torch_classes.py`.
-- what is known of, or done to, the optimizers that Horovod makes: `distributed_optimizer.py`; to
-  DistributedDataParallel: `torch_engine/data_parallel.py`.
+- what is known of, or done to, the optimizers that Horovod makes, and how a loop of ours has gradients averaged:
+  `distributed_optimizer.py`; what is done to DistributedDataParallel: `torch_engine/data_parallel.py`.
 - what is replaced in the imported Horovod: functions that scripts call: `replaced_functions.py`, by what
   `trainer/elastic/horovod_patches.py` says; how a worker registers for host updates: `notifications.py`; its wait for
   an operation, watched for stalls: `collective_calls.py`; which dtypes its operations take: `wire_dtypes.py`.

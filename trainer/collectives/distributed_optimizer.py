@@ -1,13 +1,58 @@
 """Horovod's optimizers, as they are seen from outside: `hvd.DistributedOptimizer` makes a class for each that it wraps.
 
-For any other optimizer the answer is no, and nothing is done.
+For any other optimizer the answer is no, and nothing is done: over torch.distributed, where DistributedDataParallel
+averages, for all of them.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.collectives.torch_engine import data_parallel
+
+if TYPE_CHECKING:
+    import torch
+
+    from hvd_elastic.trainer.collectives.torch_engine.loss_module import Loss
+
+HOW_TO_AVERAGE: Final = (
+    "wrap the model in DistributedDataParallel" if IS_TORCH else "wrap it with hvd.DistributedOptimizer"
+)
+"""What a script does with a plain optimizer, before it creates the State."""
+
+
+def average_gradients(
+    loss: "Loss", model: "torch.nn.Module", optimizer: "torch.optim.Optimizer"
+) -> "tuple[Loss, torch.optim.Optimizer]":
+    """Return the loss and the optimizer that a loop takes in their place to step by the mean of all ranks' gradients.
+
+    Horovod averages in the optimizer, whose parameters must be the model's; torch.distributed in the backward pass.
+    """
+    if IS_TORCH:
+        from hvd_elastic.trainer.collectives.torch_engine.loss_module import averaging
+
+        return averaging(loss, model), optimizer
+    from horovod.torch import DistributedOptimizer
+
+    return loss, DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+
+
+@contextlib.contextmanager
+def averaged(optimizer: Any) -> Iterator[None]:
+    """Have the gradients averaged here, unless the backward pass has done so; a step within does not average again."""
+    if not hasattr(optimizer, "skip_synchronize"):
+        yield
+        return
+    optimizer.synchronize()
+    with optimizer.skip_synchronize():
+        yield
+
+
+def is_averaged(optimizer: object) -> bool:
+    """Whether an optimizer may step by the gradients of all ranks: who averages them is there."""
+    return data_parallel.THIS_PROCESS.are_there if IS_TORCH else is_wrapped(optimizer)
 
 
 def is_wrapped(optimizer: object) -> bool:

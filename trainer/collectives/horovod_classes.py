@@ -10,7 +10,6 @@ from hvd_elastic.trainer.collectives.engine import IS_TORCH
 if TYPE_CHECKING or not IS_TORCH:
     import horovod.torch as hvd
     from horovod.common.elastic import State as _HorovodState
-    from horovod.torch import DistributedOptimizer
     from horovod.torch.elastic.sampler import ElasticSampler
     from horovod.torch.elastic.state import TorchState
 
@@ -18,11 +17,6 @@ if TYPE_CHECKING or not IS_TORCH:
         """Give a state what Horovod's own `State` begins with, and none of TorchState's handlers for models."""
         _HorovodState.__init__(state, bcast_object=hvd.broadcast_object, get_rank=hvd.rank)
 else:
-    from hvd_elastic.trainer.collectives.torch_engine.torch_classes import (
-        DistributedOptimizer,
-        ElasticSampler,
-        TorchState,
-        init_torch_state,
-    )
+    from hvd_elastic.trainer.collectives.torch_engine.torch_classes import ElasticSampler, TorchState, init_torch_state
 
-__all__ = ["DistributedOptimizer", "ElasticSampler", "TorchState", "init_torch_state"]
+__all__ = ["ElasticSampler", "TorchState", "init_torch_state"]

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import torch
 
+from hvd_elastic.trainer.collectives.distributed_optimizer import averaged
+
 
 class Precision(StrEnum):
     """Numerical precision of the forward pass."""
@@ -43,17 +45,16 @@ class MixedPrecision:
     def step(self, model: torch.nn.Module, optimizer: Any) -> None:
         """Average the gradients, unscale them, clip them, and step: in this order, as each needs the one before.
 
-        `optimizer` is the one that `hvd.DistributedOptimizer` returned, or a `ShardedOptimizer`.
+        `optimizer` is what `average_gradients` returned, or a `ShardedOptimizer`.
         """
         if self.scaler is None and self._clip_norm is None:
             optimizer.step()
         else:
-            optimizer.synchronize()
-            if self.scaler is not None:
-                self.scaler.unscale_(optimizer)
-            if self._clip_norm is not None:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), self._clip_norm)
-            with optimizer.skip_synchronize():
+            with averaged(optimizer):
+                if self.scaler is not None:
+                    self.scaler.unscale_(optimizer)
+                if self._clip_norm is not None:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), self._clip_norm)
                 self._apply(optimizer)
         optimizer.zero_grad()
 

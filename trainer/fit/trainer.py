@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_OUTPUT, ENV_TENSORBOARD
 from hvd_elastic.system.plain_words import count_words
-from hvd_elastic.trainer.collectives.horovod_classes import DistributedOptimizer
+from hvd_elastic.trainer.collectives.distributed_optimizer import average_gradients
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.elastic import horovod_patches
@@ -88,14 +88,14 @@ class Trainer:
         print(result.steps, result.why, result.evaluation["loss"])
         ```
 
-    Creating a Trainer initializes Horovod and joins the job. Nothing is trained before `fit()`.
+    Creating a Trainer initializes Horovod, or torch.distributed, and joins the job. Nothing is trained before `fit()`.
 
     The object's attribute `state` is its `elastic.State`.
 
     Args:
         model: the model. It is moved to `device`.
-        optimizer: a plain optimizer over the model's parameters, which the Trainer wraps with
-            `hvd.DistributedOptimizer`; or a `ShardedOptimizer`, which needs no wrapping.
+        optimizer: a plain optimizer over the model's parameters: the Trainer has their gradients averaged, by
+            `hvd.DistributedOptimizer` or DistributedDataParallel; or a `ShardedOptimizer`, which does that itself.
         loss: takes the model and a batch, both on the device, and returns the mean loss over the batch, a scalar
             tensor.
         data: the training data set, map-style or iterable, the same on every worker, or a DataLoader over it (see
@@ -108,8 +108,8 @@ class Trainer:
         global_batch_size: samples per step over all workers.
         micro_batch_size: most samples in one forward and backward pass. The gradients of a larger share are
             accumulated. Default None: the whole share at once.
-        scheduler: takes the wrapped optimizer and returns a learning-rate scheduler, which becomes part of the state.
-            Default None: a constant learning rate.
+        scheduler: takes the optimizer, as Horovod has wrapped it, and returns a learning-rate scheduler, which becomes
+            part of the state. Default None: a constant learning rate.
         schedule_per: `"epoch"` or `"step"`: when the scheduler is stepped. Default `"epoch"`.
         evaluation: an `Evaluation`: on which data, when, by what, and what follows from it; or the data set alone.
             Default None: no evaluation.
@@ -152,19 +152,19 @@ class Trainer:
             "reporting": reporting,
         }
         self._options = options = take_options(groups, loading)
-        check_arguments(options, epochs=epochs, max_steps=max_steps, schedule_per=schedule_per, optimizer=optimizer)
+        check_arguments(options, model, optimizer, epochs=epochs, max_steps=max_steps, schedule_per=schedule_per)
         horovod_patches.init()
         chosen = options.computation
         self._device = torch.device(chosen.device) if chosen.device is not None else _default_device()
         self._model = model.to(self._device)
         self._called = compiled(self._model, chosen.torch_compile)
         self._marks_batches = chosen.torch_compile is not False
-        self._optimizer = (
-            optimizer
+        self._loss, self._optimizer = (
+            (loss, optimizer)
             if isinstance(optimizer, ShardedOptimizer)
-            else DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+            else average_gradients(loss, self._model, optimizer)
         )
-        self._loss, self._data, self._epochs, self._max_steps = loss, data, epochs, max_steps
+        self._data, self._epochs, self._max_steps = data, epochs, max_steps
         self._batch_options = {
             **loading,
             "batch_size": batch_size,

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.trainer.fit.best_model import KeepBest
 from hvd_elastic.trainer.fit.early_stop import EarlyStop
 from hvd_elastic.trainer.fit.precision import Precision
@@ -30,11 +32,12 @@ class SchedulePer(StrEnum):
 
 def check_arguments(
     options: TrainerOptions,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
     *,
     epochs: int,
     max_steps: int | None,
     schedule_per: str,
-    optimizer: torch.optim.Optimizer,
 ) -> None:
     """Raise a TrainerError that names every problem, each by what the script calls it."""
     name, computation = options.name, options.computation
@@ -54,9 +57,23 @@ def check_arguments(
         problems.append(f"{name('computation.precision')}: {wrong}")
     if schedule_per not in tuple(SchedulePer):
         problems.append(f"schedule_per: {schedule_per!r} is not one of {', '.join(SchedulePer)}")
-    if hasattr(optimizer, "skip_synchronize") and not isinstance(optimizer, ShardedOptimizer):
+    _raise(problems + _averaging_problems(model, optimizer) + _evaluation_problems(options))
+
+
+def _averaging_problems(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """Return what keeps the Trainer from averaging the gradients of all that is stepped, once."""
+    problems = []
+    if isinstance(model, DistributedDataParallel):
+        problems.append("model: it is already wrapped by DistributedDataParallel: give the plain one")
+    if isinstance(optimizer, ShardedOptimizer):
+        return problems
+    if hasattr(optimizer, "skip_synchronize"):
         problems.append("optimizer: it is already wrapped by hvd.DistributedOptimizer: give the plain one")
-    _raise(problems + _evaluation_problems(options))
+    known = {id(parameter) for parameter in model.parameters()}
+    stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    if others := len(stepped - known):
+        problems.append(f"optimizer: it steps {count_words(others, 'parameter')} that the model does not have")
+    return problems
 
 
 def _evaluation_problems(options: TrainerOptions) -> list[str]:

@@ -9,10 +9,13 @@ import torch
 from torch import distributed, nn
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 from hvd_elastic.trainer.collectives.engine import EngineError
 from hvd_elastic.trainer.collectives.torch_engine.data_parallel import DataParallelModels
+from hvd_elastic.trainer.collectives.torch_engine.loss_module import averaging
 from hvd_elastic.trainer.collectives.torch_engine.torch_world import TorchTrainingWorld
+from hvd_elastic.trainer.elastic.mistakes.explained_errors import find
 
 
 @pytest.fixture
@@ -87,3 +90,22 @@ def test_the_last_pass_of_a_step_averages_what_came_before(models: DataParallelM
 def test_a_group_of_the_scripts_own_is_refused(models: DataParallelModels) -> None:
     with pytest.raises(EngineError, match="a group of the script's own ends with its world"):
         DistributedDataParallel(nn.Linear(4, 3), process_group=distributed.group.WORLD)
+
+
+@pytest.mark.usefixtures("models")
+def test_a_gradient_that_is_complete_twice_is_explained() -> None:
+    """As in a loss of the Trainer: parameters that checkpointing hides count as unused at first."""
+    model = nn.Linear(2, 2)
+
+    def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        value: torch.Tensor = checkpoint(model, batch, use_reentrant=batch.requires_grad)
+        return value.sum()
+
+    averaged = averaging(loss, model)
+    averaged(model, torch.ones(1, 2)).backward()  # type: ignore[no-untyped-call]
+    with pytest.raises(RuntimeError) as caught:
+        averaged(model, torch.ones(1, 2, requires_grad=True)).backward()  # type: ignore[no-untyped-call]
+    words = find(caught.value)
+    assert words is not None
+    assert "DistributedDataParallel averages it when it is complete" in words
+    assert "use_reentrant=False" in words

@@ -11,7 +11,7 @@ import torch
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from testbed.local import forkserver
-from testbed.local.training import Training, training
+from testbed.local.training import ENGINES, Training, training
 
 SCRIPT = Path(__file__).with_name("train_exactly.py")
 EVERYTHING = ("kind", "step", "epoch", "metrics", "is_best")
@@ -96,12 +96,14 @@ def test_the_moments_come_in_the_order_of_the_commits(undisturbed: tuple[dict[st
 
 @pytest.mark.process
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("way", ["resized", "rank 0 killed"])
 def test_a_disturbed_run_ends_as_the_undisturbed_one(
-    tmp_path: Path, way: str, undisturbed: tuple[dict[str, Any], dict[str, bytes]]
+    tmp_path: Path, way: str, engine: str, undisturbed: tuple[dict[str, Any], dict[str, bytes]]
 ) -> None:
+    """Over torch.distributed as the undisturbed one over Horovod, too."""
     run, files = undisturbed
-    with training(tmp_path, KEEP=str(tmp_path / "keep"), STEP_SECONDS="0.4") as job:
+    with training(tmp_path, engine=engine, KEEP=str(tmp_path / "keep"), STEP_SECONDS="0.4") as job:
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", script=SCRIPT)
         job.trains(2)
@@ -184,8 +186,9 @@ def test_a_callback_may_stop_training_and_may_fail(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.timeout(600)
-def test_a_callback_stops_all_workers_at_the_same_step(tmp_path: Path) -> None:
-    with training(tmp_path, KEEP=str(tmp_path / "keep"), STOP_AT="12") as job:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_callback_stops_all_workers_at_the_same_step(tmp_path: Path, engine: str) -> None:
+    with training(tmp_path, engine=engine, KEEP=str(tmp_path / "keep"), STOP_AT="12") as job:
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "2", script=SCRIPT)
         assert job.ends() == 0, job.said()

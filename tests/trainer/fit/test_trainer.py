@@ -1,4 +1,4 @@
-"""`Trainer` compared with the same training in plain PyTorch: resizes, restarts, precisions, with real Horovod."""
+"""`Trainer` compared with the same training in plain PyTorch: resizes, restarts, precisions, over each engine."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from hvd_elastic.trainer.fit.trainer import Trainer
 from hvd_elastic.trainer.fit.trainer_checks import TrainerError, check_measured, check_scheduler
 from hvd_elastic.trainer.fit.trainer_options import Checkpointing, Computation, Evaluation, Reporting
 from testbed.local import forkserver
-from testbed.local.training import HOSTS, Training, training
+from testbed.local.training import ENGINES, HOSTS, Training, training
 from tests.trainer.fit.train_by_trainer import DECAY, LENGTH, loss, problem
 
 SCRIPT = Path(__file__).with_name("train_by_trainer.py")
@@ -51,9 +51,9 @@ def by_hand(epochs: int, clip_norm: float | None = None, schedule_per: str = "ep
     return torch.cat([p.detach().flatten() for p in model.parameters()]).tolist(), final
 
 
-def alone(folder: Path, **environment: str) -> dict[str, Any]:
+def alone(folder: Path, engine: str = ENGINES[0], **environment: str) -> dict[str, Any]:
     """Train in one process without a launcher. Returns its results."""
-    job = Training(folder, **environment)
+    job = Training(folder, engine=engine, **environment)
     done = subprocess.run(
         [*forkserver.python(), str(SCRIPT)], env=job.environment, check=False, timeout=240, capture_output=True
     )
@@ -70,15 +70,21 @@ def close(left: list[float], right: list[float]) -> bool:
     return torch.allclose(torch.tensor(left), torch.tensor(right), rtol=1e-3, atol=1e-4)
 
 
+over_each_engine = pytest.mark.parametrize("engine", ENGINES)
+
+
 @pytest.mark.core
 @pytest.mark.process
+@over_each_engine
 @pytest.mark.parametrize(
     ("environment", "clip_norm"),
     [({}, None), ({"MICRO": "10"}, None), ({"CLIP": "0.5", "MICRO": "10"}, 0.5), ({"COMMIT_EVERY": "4"}, None)],
     ids=["plain", "accumulated", "clipped and accumulated", "rare commits"],
 )
-def test_it_trains_like_plain_pytorch(tmp_path: Path, environment: dict[str, str], clip_norm: float | None) -> None:
-    found = alone(tmp_path, **environment)
+def test_it_trains_like_plain_pytorch(
+    tmp_path: Path, engine: str, environment: dict[str, str], clip_norm: float | None
+) -> None:
+    found = alone(tmp_path, engine, **environment)
     weights, final = by_hand(3, clip_norm)
     assert close(found["weights"], weights)
     assert found["evaluation"]["loss"] == pytest.approx(final, rel=1e-3)
@@ -93,16 +99,18 @@ def test_a_scheduler_may_step_with_the_optimizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_compiled_model_trains_like_plain_pytorch(tmp_path: Path) -> None:
-    found = alone(tmp_path, COMPILE="aot_eager", MICRO="10")
+@over_each_engine
+def test_a_compiled_model_trains_like_plain_pytorch(tmp_path: Path, engine: str) -> None:
+    found = alone(tmp_path, engine, COMPILE="aot_eager", MICRO="10")
     assert close(found["weights"], by_hand(3)[0])
     assert found["names"] == ["1.weight", "1.bias", "3.weight", "3.bias"], "not those of the compiled module"
 
 
 @pytest.mark.process
+@over_each_engine
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_lower_precisions_reach_a_similar_loss(tmp_path: Path, precision: str) -> None:
-    found = alone(tmp_path, PRECISION=precision, EPOCHS="4")
+def test_lower_precisions_reach_a_similar_loss(tmp_path: Path, engine: str, precision: str) -> None:
+    found = alone(tmp_path, engine, PRECISION=precision, EPOCHS="4")
     assert found["evaluation"]["loss"] < 0.5 * by_hand(0)[1]
 
 
@@ -121,20 +129,22 @@ def test_a_restart_goes_on_from_the_durable_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.core
 @pytest.mark.process
 @pytest.mark.timeout(600)
-def test_resizes_change_nothing_but_the_speed(tmp_path: Path) -> None:
+@over_each_engine
+def test_resizes_change_nothing_but_the_speed(tmp_path: Path, engine: str) -> None:
     board = tmp_path / "board"
-    with training(tmp_path, EPOCHS="8", STEP_SECONDS="0.15", MICRO="10", **{ENV_TENSORBOARD: str(board)}) as job:
-        job.hosts(HOSTS[0])
-        job.horovodrun("-np", "1", "--min-np", "1", "--max-np", "2", script=SCRIPT)
+    options = {"EPOCHS": "8", "STEP_SECONDS": "0.15", "MICRO": "10", "CLIP": "0.5", ENV_TENSORBOARD: str(board)}
+    with training(tmp_path, engine=engine, **options) as job:
+        job.offer_usual(HOSTS[0])
+        job.launch_usual("-np", "1", "--min-np", "1", "--max-np", "2", script=SCRIPT)
         job.trains(1)
-        job.hosts(*HOSTS[:2])
+        job.offer_usual(*HOSTS[:2])
         job.trains(2)
-        job.hosts(HOSTS[0])
+        job.offer_usual(HOSTS[0])
         job.trains(1)
         (job.folder / "hurry").touch()
         assert job.ends() == 0, job.said()
         found = results(job)[-1]
-    weights, final = by_hand(8)
+    weights, final = by_hand(8, clip_norm=0.5)
     assert found["samples"] == [LENGTH, 0, 0]
     assert close(found["weights"], weights)
     assert found["evaluation"]["loss"] == pytest.approx(final, rel=1e-2, abs=1e-5)
@@ -143,9 +153,11 @@ def test_resizes_change_nothing_but_the_speed(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.timeout(900)
-def test_a_sharded_optimizer_clips_and_resizes_as_the_plain_one(tmp_path: Path) -> None:
+@over_each_engine
+def test_a_sharded_optimizer_clips_and_resizes_as_the_plain_one(tmp_path: Path, engine: str) -> None:
     """2 -> 3 -> 2 -> 1 workers, with gradients that are accumulated and clipped."""
-    with training(tmp_path, EPOCHS="8", STEP_SECONDS="0.15", MICRO="10", SHARDED="1", CLIP="0.5") as job:
+    options = {"EPOCHS": "8", "STEP_SECONDS": "0.15", "MICRO": "10", "SHARDED": "1", "CLIP": "0.5"}
+    with training(tmp_path, engine=engine, **options) as job:
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)
         job.trains(2)
@@ -173,7 +185,7 @@ def scalars(folder: Path) -> dict[str, list[float]]:
 
 def test_every_problem_is_named_before_anything_starts() -> None:
     data, model = problem()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD([*model.parameters(), torch.nn.Parameter(torch.zeros(1))], lr=0.1)
     optimizer.skip_synchronize = None  # type: ignore[attr-defined]
     with pytest.raises(TrainerError) as caught:
         Trainer(
@@ -209,7 +221,8 @@ def test_every_problem_is_named_before_anything_starts() -> None:
         "schedule_per: 'hour' is not one of epoch, step",
         "computation.clip_norm: 0.0",
         "computation.precision: 'fp8' is not one of full, bf16, fp16",
-        "give the plain",
+        "optimizer: it is already wrapped by hvd.DistributedOptimizer",
+        "optimizer: it steps 1 parameter that the model does not have",
     ):
         assert name in str(caught.value)
 

@@ -45,6 +45,15 @@ def _no_collectives() -> Iterator[None]:
             setattr(distributed, name, function)
 
 
+def renew_reducer(model: "DistributedDataParallel") -> None:
+    """Make it anew, for all parameters that require a gradient now. On every rank; nothing is sent."""
+    from torch._C._distributed_c10d import _register_comm_hook
+
+    model.__setstate__(model.__getstate__())  # type: ignore[no-untyped-call]
+    for hook, state in model._comm_hooks:  # they were the old reducer's
+        _register_comm_hook(model.reducer, state, hook)
+
+
 class DataParallelModels:
     """Those of one process."""
 
@@ -83,13 +92,10 @@ class DataParallelModels:
     def enter_world(self) -> None:
         """Have all of them average over the new world."""
         from torch import distributed
-        from torch._C._distributed_c10d import _register_comm_hook
 
         for model in self._models:
             model.process_group = distributed.distributed_c10d._get_default_group()
-            model.__setstate__(model.__getstate__())  # type: ignore[no-untyped-call]
-            for hook, state in model._comm_hooks:  # they were the old reducer's
-                _register_comm_hook(model.reducer, state, hook)
+            renew_reducer(model)
 
     def split_steps(self, is_last: Callable[[], bool] | None) -> None:
         """Average in the last backward pass of each step alone. `is_last`: the micro-batch at hand is a step's last.
@@ -98,10 +104,15 @@ class DataParallelModels:
         """
         self._is_last, self._has_split = is_last or _always, self._has_split or is_last is not None
 
+    @property
+    def are_there(self) -> bool:
+        """Whether this process has any."""
+        return bool(self._models)
+
     def before_each_pass(self, look: Callable[[], None]) -> bool:
         """Have `look` called before each forward pass. Returns whether there is a model that would make one."""
         self._look = look
-        return bool(self._models)
+        return self.are_there
 
     def _before_forward(self, model: "DistributedDataParallel", _: Any) -> None:
         self._look()

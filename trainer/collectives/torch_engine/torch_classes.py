@@ -2,9 +2,7 @@
 
 import queue
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
-
-from hvd_elastic.trainer.collectives.engine import EngineError
+from typing import Any
 
 
 class TorchState:
@@ -39,11 +37,3 @@ class ElasticSampler:
 
     def reset(self) -> None:
         """Do nothing."""
-
-
-def DistributedOptimizer(*_: object, **__: object) -> NoReturn:  # noqa: N802 - Horovod's name for it
-    """Refuse what the Trainer asks for."""
-    raise EngineError(
-        "the Trainer averages gradients by Horovod. Over torch.distributed (HVD_ELASTIC_ENGINE=torch) write the loop: "
-        "wrap the model in DistributedDataParallel, and give it to elastic.State"
-    )

@@ -14,6 +14,8 @@ _NO_LINE: Final = "EOF when reading a line"
 """What `input()` says at the end of its input. Other EOFErrors have other words."""
 _TOO_MANY: Final = "Gradients were computed more than backward_passes_per_step times"
 """Horovod 0.28.1, `torch/optimizer.py`."""
+_TWICE: Final = "Expected to mark a variable ready only once"
+"""torch 2.15, DistributedDataParallel."""
 _SAME_NAME: Final = "tensor with the same name as another tensor that is currently being processed"
 """Horovod 0.28.1, `common/common.h`. Of two optimizers, or of a script's own two operations."""
 _NONE: Final = "'NoneType' object has no attribute"
@@ -49,11 +51,13 @@ def find(error: BaseException, *, began_as: int = 0, rank: int = 0) -> str | Non
             f"the debugger has stopped at {place}: a worker has no terminal to type in. Take the breakpoint out, or "
             "run the script alone (`python SCRIPT`)"
         )
-    if isinstance(error, AssertionError) and words.startswith(_TOO_MANY):
+    if isinstance(error, AssertionError | RuntimeError) and words.startswith((_TOO_MANY, _TWICE)):
+        is_horovods = words.startswith(_TOO_MANY)
+        averages = "hvd.DistributedOptimizer" if is_horovods else "DistributedDataParallel"
         return (
-            f"a gradient was complete twice in one step, at {place}, and hvd.DistributedOptimizer averages it when it "
-            "is complete. A block that is used twice under torch.utils.checkpoint needs use_reentrant=False; several "
-            "calls of backward() in a step need state.batches(micro_batch_size=...), or backward_passes_per_step"
+            f"a gradient was complete twice in one step, at {place}, and {averages} averages it when it is complete. "
+            "A block under torch.utils.checkpoint needs use_reentrant=False; several calls of backward() in a step "
+            f"need state.batches(micro_batch_size=...){', or backward_passes_per_step' if is_horovods else ''}"
         )
     if isinstance(error, ValueError) and _SAME_NAME in words:
         return (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from hvd_elastic.trainer.collectives.distributed_optimizer import is_wrapped
+from hvd_elastic.trainer.collectives.distributed_optimizer import HOW_TO_AVERAGE, is_averaged
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.state.replicas.difference import Difference
 from hvd_elastic.trainer.state.replicas.replicated import name_of
@@ -55,7 +55,7 @@ def likely_reason(comparison: Comparison, difference: Difference, objects: State
     if plain:
         return (
             f"Likely because state.{plain[0]} is a plain optimizer, so each worker steps by the gradients of its own "
-            "samples: wrap it with hvd.DistributedOptimizer before you create the State."
+            f"samples: {HOW_TO_AVERAGE} before you create the State."
         )
     if difference.is_of_shape:
         return "Likely because only some workers have added or released parameters: do it on all, at the same step."
@@ -66,7 +66,7 @@ def likely_reason(comparison: Comparison, difference: Difference, objects: State
 
 
 def _reduces(optimizer: object) -> bool:
-    return is_wrapped(optimizer) or isinstance(optimizer, ShardedOptimizer)
+    return is_averaged(optimizer) or isinstance(optimizer, ShardedOptimizer)
 
 
 def _since(comparison: Comparison) -> str:
