@@ -240,7 +240,6 @@ def test_nvidias_compiler_is_that_of_torchs_cuda() -> None:
     assert versions["nvidia-cuda-nvcc"] == versions["nvidia-nvvm"] == versions["nvidia-cuda-runtime"]
 
 
-@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.skipif(not DEBIAN.exists(), reason="lists Debian's packages")
 def test_the_bill_of_materials_names_what_is_installed(tmp_path: Path) -> None:

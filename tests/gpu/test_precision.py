@@ -59,7 +59,9 @@ class Job:
 
 @pytest.mark.parametrize("device", devices())
 @pytest.mark.parametrize("overlap", [False, True], ids=["", "overlap"])
-@pytest.mark.parametrize("compile_it", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize(
+    "compile_it", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["eager", "compiled"]
+)
 @pytest.mark.parametrize("precision", list(Precision))
 def test_training_goes_on_exactly_from_a_commit(
     precision: Precision, compile_it: bool, overlap: bool, device: str

@@ -89,8 +89,7 @@ def test_plain_python_with_our_state(tmp_path: Path, files: tuple[str, ...]) -> 
     assert output.splitlines() == [PRINTED, TRAINED]
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("verb", ["run", "launch"])
+@pytest.mark.parametrize("verb", [pytest.param("run", marks=pytest.mark.core), "launch"])
 def test_the_command_line(tmp_path: Path, verb: str) -> None:
     """`run` starts worker pods' entry points, which adopt; this `launch` starts the script itself."""
     yard = make_yard(tmp_path, real=True)

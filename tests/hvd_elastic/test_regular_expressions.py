@@ -99,6 +99,7 @@ def test_time_grows_with_the_length_of_a_text_and_not_faster() -> None:
     assert not slow
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("source", "method"),
     [

@@ -111,7 +111,6 @@ train(state)
 """
 
 
-@pytest.mark.core
 def test_pods_train_resize_and_checkpoint_through_steps_of_the_clock(tmp_path: Path, clock: SteppedClock) -> None:
     """Entry points, standbys, launcher and training processes: an hour on, then two back, then right."""
     (tmp_path / "train.py").write_text(SCRIPT)

@@ -34,7 +34,6 @@ def check_like(job: Training, undisturbed: dict[int, float]) -> None:
     assert all(end == ends[0] for end in ends), "ranks have the same bits"
 
 
-@pytest.mark.core
 def test_horovods_optimizer_under_its_launcher(tmp_path: Path, undisturbed: dict[int, float]) -> None:
     with training(tmp_path, STEP_SECONDS=STEP_SECONDS) as job:
         job.hosts(*HOSTS[:2])

@@ -96,7 +96,6 @@ def test_an_unchanged_script_goes_on_from_its_snapshot(tmp_path: Path) -> None:
     assert job.said().count("the script begins again") >= 3
 
 
-@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.timeout(900)
 def test_a_script_that_reads_its_rank_first_finds_the_present_one(tmp_path: Path) -> None:

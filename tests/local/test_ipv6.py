@@ -91,7 +91,7 @@ def pods() -> Iterator[Pods]:
     [
         pytest.param("launch", ("--network-interface", "eth0"), marks=pytest.mark.core, id="launch"),
         pytest.param("launch", (), id="launch-any-interface"),
-        pytest.param("horovodrun", ("--network-interface", "eth0"), marks=pytest.mark.core, id="horovodrun"),
+        pytest.param("horovodrun", ("--network-interface", "eth0"), id="horovodrun"),
     ],
 )
 def test_a_job_trains_over_ipv6_alone(pods: Pods, launcher: str, flags: tuple[str, ...]) -> None:

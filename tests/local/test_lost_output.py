@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,15 @@ def read_and_go(job: subprocess.Popen[bytes], lines: int) -> int:
     return job.wait(280)
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
-@pytest.mark.parametrize(("redirection", "lines"), [("2>&1", 1), ("2>&1", 5), (">/dev/full 2>&1", 0), (">&- 2>&-", 0)])
+@pytest.mark.parametrize(
+    ("launcher", "redirection", "lines"),
+    [
+        pytest.param("launch", "2>&1", 1, marks=pytest.mark.core),
+        ("horovodrun", "2>&1", 1),
+        *product(("launch", "horovodrun"), ("2>&1",), (5,)),
+        *product(("launch", "horovodrun"), (">/dev/full 2>&1", ">&- 2>&-"), (0,)),
+    ],
+)
 def test_a_run_trains_to_its_end(launcher: str, redirection: str, lines: int, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(ENDS)
     command = ("--workers", "2", "--launcher", launcher, "--", "python", "train.py", "30", "-1", "-")

@@ -120,7 +120,6 @@ def looked(job: Training, sidecar: Sidecar, host: str, slowness: Slowness) -> No
     job.until(is_named, f"{host} is named: {slowness}")
 
 
-@pytest.mark.core
 @pytest.mark.parametrize("engine", ["horovod", "torch"])
 def test_it_is_named_with_what_it_is_slow_in(tmp_path: Path, engine: str) -> None:
     with three_workers(tmp_path, engine) as (job, sidecar):

@@ -24,8 +24,8 @@ HERE: Final = "not cluster and not faults and not gpu and not image"
 """What any Linux machine can run."""
 
 SELECTIONS: Final = {
-    "quick": f"{HERE} and (core or not process)",
-    "process": f"{HERE} and (hypothesis or (process and not core))",
+    "quick": f"{HERE} and (core or not (process or thorough))",
+    "process": f"{HERE} and (hypothesis or ((process or thorough) and not core))",
 }
 """In marks. Properties are in both: seldom tried in one, often in the other."""
 

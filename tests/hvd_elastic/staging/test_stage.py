@@ -52,6 +52,7 @@ def content(folder: Path) -> Mapping[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name != SUCCESS_FILE}
 
 
+@pytest.mark.thorough
 def test_a_thousand_small_objects(staged: Stage, put: Put, folder: Path) -> None:
     wanted = {f"{number % 7}/{number:04}.bin": str(number).encode() * (number % 50) for number in range(1100)}
     for key, data in wanted.items():
@@ -112,7 +113,6 @@ def test_a_copier_that_was_killed_goes_on_where_it_was(
     assert not list((folder / STATE_FOLDER / "incoming").iterdir())
 
 
-@pytest.mark.core
 @pytest.mark.process
 def test_a_copier_that_was_killed_within_a_large_object_goes_on_there(
     staged: Stage, put: Put, folder: Path, endpoint: str, bucket: str

@@ -13,6 +13,8 @@ from testbed.s3_server import s3_server
 from tests.trainer.checkpoint.proxy import Faults, proxy
 
 STORES: Final = ("file", "s3", "gcs", "azure")
+OTHER_CLOUDS: Final = [pytest.param(cloud, marks=pytest.mark.thorough) for cloud in ("gcs", "azure")]
+"""As parameters: what holds for one cloud holds for them, and `make test` tries each promise on one."""
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +88,7 @@ def azure_url(azure_proxy: tuple[str, Faults], azure_faults: Faults, monkeypatch
     return f"az://{container}/jobs/a?endpoint={endpoint}&part_mib=5&threads=3"
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["file", "s3", *OTHER_CLOUDS])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of each kind of store: their guarantees are the same."""
     own = f"file://{tmp_path}/checkpoints?part_mib=5&threads=3"

@@ -58,6 +58,7 @@ def test_a_new_prefix_is_empty(url: str, opened: Open) -> None:
     assert checkpoints.counts.durable_step is None
 
 
+@pytest.mark.core
 def test_a_restart_finds_the_newest_with_its_metadata(url: str, opened: Open) -> None:
     checkpoints = opened(url, wall=lambda: 1234.5)
     for step in (10, 20):
@@ -125,6 +126,7 @@ def test_a_second_job_is_refused_with_the_ways_out(url: str, opened: Open) -> No
 
 
 @pytest.mark.distribution
+@pytest.mark.core
 def test_of_two_launchers_the_first_is_fenced_out_for_good(url: str, opened: Open) -> None:
     old = opened(url, "one")
     save(old, 1)

@@ -21,7 +21,7 @@ from testbed.terminal import HOSTILE, steering
 from tests.hvd_elastic.cli.entry_point import tool
 from tests.trainer.checkpoint.snapshots import same
 
-FORMATS = ["safetensors", "torch", "dcp"]
+FORMATS = ["safetensors", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("torch", "dcp"))]
 
 
 @pytest.fixture(autouse=True)

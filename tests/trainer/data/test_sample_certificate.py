@@ -167,6 +167,7 @@ SIXTY_DAYS = range(8640)
 """With an epoch each ten minutes."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "passes",
     [

@@ -203,6 +203,7 @@ def test_a_sampler_without_end_gives_the_same_over_resizes(played: list[World], 
     assert len(taken) == max_steps
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(30))
 @given(schedule=st.dictionaries(st.integers(0, 30), st.sampled_from([FAILURE, HOSTS, RESTART]), max_size=5))
 def test_interruptions_change_nothing_that_a_sampler_gives(schedule: Schedule) -> None:

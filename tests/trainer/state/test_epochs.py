@@ -232,6 +232,7 @@ class Learner(Job):
         state.losses = [*state.losses, losses]
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(30))
 @given(schedule=schedules(FAILURE, HOSTS), micro=st.sampled_from([None, 1, 3]), every=st.integers(1, 3))
 def test_weights_and_rates_are_those_of_an_undisturbed_run(schedule: Schedule, micro: int | None, every: int) -> None:
@@ -310,6 +311,7 @@ def test_a_script_that_commits_after_its_loop_commits_once_an_epoch(at: int) -> 
     assert job.worlds == (2 if at < 9 else 1)
 
 
+@pytest.mark.thorough
 def test_once_is_once_in_an_epoch() -> None:
     for at in range(40):
         job = Job({at: FAILURE}, steps=0, taken=[])
@@ -339,6 +341,7 @@ def test_calls_without_a_name_are_passes_of_their_own() -> None:
     assert len(state._batches.account.position.passes["train"]) == 1, "what has ended is added up"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("covers", [0, 1, 3])
 @pytest.mark.parametrize("event", [HOSTS, FAILURE])
 @pytest.mark.parametrize("at", range(12))
@@ -366,6 +369,7 @@ def test_an_inner_pass_belongs_to_the_batch_around_it(at: int, event: str, cover
     assert len(incomplete) <= (covers > 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("event", [HOSTS, FAILURE])
 @pytest.mark.parametrize("at", range(14))
 def test_data_sets_in_step_are_not_nested(at: int, event: str) -> None:

@@ -174,7 +174,7 @@ def test_many_of_the_machines_are_of_an_older_kind(times: float, old: int, size:
     assert set(world.named) <= ({0} if size == 2 else set())
 
 
-@pytest.mark.parametrize("size", [2, 3, 8])
+@pytest.mark.parametrize("size", [2, *(pytest.param(size, marks=pytest.mark.thorough) for size in (3, 8))])
 def test_what_a_worker_tells_of_others_changes_nothing(size: int) -> None:
     """One tells of more ranks than it has, of another world, and of a rank of another worker."""
     world = PacedWorld(seed=1, size=size, work=NoisyMachines(1, 1.8))

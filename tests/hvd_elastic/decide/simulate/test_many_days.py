@@ -54,6 +54,7 @@ def histories() -> int:
     return sum(type(each) is outcome.SizeHistory for each in gc.get_objects())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("way", "shared"), [*((way, None) for way in Way), (Way.OURS, share)])
 def test_many_days_take_the_room_of_a_few(monkeypatch: pytest.MonkeyPatch, way: Way, shared: Share | None) -> None:
     monkeypatch.setattr(outcome, "MOST_CHANGES", 20)

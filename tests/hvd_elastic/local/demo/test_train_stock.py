@@ -8,8 +8,6 @@ import pytest
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.core
-@pytest.mark.process
 def test_the_stock_script_runs_horovod_as_it_ships() -> None:
     """Up to `hvd.init()`: importing this package must not have changed Horovod, which the script is to show."""
     spec = find_spec("hvd_elastic.local.demo.train_stock")

@@ -19,6 +19,7 @@ from testbed import azure_server
 from testbed.gcs_server import create_bucket
 from testbed.s3_server import bucket, client, endpoint, put, put_parts
 from tests.hvd_elastic.stores.store_servers import (
+    OTHER_CLOUDS,
     azure_faults,
     azure_proxy,
     faults,
@@ -179,7 +180,7 @@ def http_place(http_files: dict[str, bytes]) -> Iterator[Place]:
         server.shutdown()
 
 
-@pytest.fixture(params=["s3", "gcs", "azure", "http"])
+@pytest.fixture(params=["s3", *OTHER_CLOUDS, "http"])
 def place(request: pytest.FixtureRequest) -> Place:
     found: Place = request.getfixturevalue(f"{request.param}_place")
     return found

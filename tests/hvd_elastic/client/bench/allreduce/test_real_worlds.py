@@ -26,7 +26,6 @@ def checked(found: dict[str, Any]) -> None:
         assert row["bus_gb_per_second"] == pytest.approx(row["bytes"] / row["median_seconds"] / 1e9)
 
 
-@pytest.mark.core
 @pytest.mark.process
 def test_two_processes_of_horovod(tmp_path: Path) -> None:
     picture, result = tmp_path / "allreduce.svg", tmp_path / "allreduce.json"
