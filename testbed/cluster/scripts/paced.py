@@ -1,11 +1,13 @@
-"""The digits of examples/digits_elastic.py at a steady pace, until a file says stop: long enough for a scenario."""
+"""The digits of examples/digits_elastic.py at a steady pace, until a file says stop: long enough for a scenario.
+
+Over Horovod or torch.distributed, as the job says.
+"""
 
 import argparse
 import os
 import time
 from pathlib import Path
 
-import horovod.torch as hvd
 import torch
 from step_log import StepLog
 from torch import nn
@@ -13,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 import hvd_elastic as elastic
 from hvd_elastic.local.demo.demo_data import read_digits
-from hvd_elastic.mpijob.contract import ENV_EVENTS
+from hvd_elastic.mpijob.contract import ENV_ENGINE, ENV_EVENTS, Engine
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")
@@ -34,9 +36,19 @@ images, labels = read_digits()
 dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels), torch.arange(len(labels)))
 log = StepLog(Path(os.environ[ENV_EVENTS]) if args.log_samples else None)
 torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+model: nn.Module = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
-optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+if os.environ.get(ENV_ENGINE) == Engine.TORCH:
+    from torch import distributed
+    from torch.nn.parallel import DistributedDataParallel
+
+    rank, size = distributed.get_rank, distributed.get_world_size
+    model = DistributedDataParallel(model)
+else:
+    import horovod.torch as hvd
+
+    rank, size = hvd.rank, hvd.size
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
 
 @elastic.run
@@ -44,19 +56,19 @@ def train(state: elastic.State) -> None:
     for state.epoch in state.remaining_epochs(args.epochs):
         for inputs, labels, samples in state.batches(dataset, global_batch_size=args.global_batch):
             step = state.step_count + 1
-            log.samples(samples.tolist(), rank=hvd.rank(), size=hvd.size(), step=step, epoch=state.epoch)
+            log.samples(samples.tolist(), rank=rank(), size=size(), step=step, epoch=state.epoch)
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(inputs), labels)
             (loss * state.weight).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            time.sleep(args.pace / (hvd.size() if args.scales else 1))
+            time.sleep(args.pace / (size() if args.scales else 1))
             state.commit(loss=loss.item())
-        if hvd.broadcast_object(args.stop.exists(), root_rank=0, name="stop"):
+        if elastic.agree(args.stop.exists()):
             break
     with torch.no_grad():
         accuracy = (model(dataset.tensors[0]).argmax(1) == dataset.tensors[1]).float().mean().item()
     state.log(accuracy=accuracy)
-    if hvd.rank() == 0:
+    if rank() == 0:
         print(f"steps {state.step_count} accuracy {accuracy:.4f}", flush=True)
 
 
