@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from hvd_elastic.mpijob.contract import Exit
-from hvd_elastic.system.untrusted_values import finite_number
+from hvd_elastic.system.untrusted_values import finite_number, whole_number
 
 _CODES: Final = range(256)
 _SIGNALS: Final = range(128 + 1, 128 + signal.NSIG)
@@ -66,10 +66,9 @@ class ProcessExit:
     def from_json(cls, value: object) -> "ProcessExit | None":
         """None if the value is of another form, as that of a worker in which no process has ended."""
         document = value if isinstance(value, dict) else {}
-        seconds, code, step = finite_number(document.get("seconds")), document.get("code"), document.get("step", -1)
-        if seconds is None or not 0 <= seconds < _MAX_SECONDS or type(code) is not int or type(step) is not int:
-            return None
-        if code not in _CODES or step not in _STEPS:
+        seconds = finite_number(document.get("seconds"), least=0, below=_MAX_SECONDS)
+        code, step = whole_number(document.get("code"), _CODES), whole_number(document.get("step", -1), _STEPS)
+        if seconds is None or code is None or step is None:
             return None
         hung, told, oom = document.get("hung") is True, document.get("told") is True, document.get("oom")
         oom = oom if isinstance(oom, bool) else None

@@ -4,9 +4,9 @@ The documents come from pods in which anybody's script runs: one with a value of
 """
 
 from dataclasses import dataclass
-from typing import Final, TypeGuard
+from typing import Final
 
-from hvd_elastic.system.untrusted_values import END_OF_DATES, finite_number
+from hvd_elastic.system.untrusted_values import END_OF_DATES, finite_number, whole_number
 
 _RANKS: Final = range(10**6)
 _COUNTS: Final = range(1, 10**9)
@@ -60,10 +60,9 @@ def rank_paces(value: object, told: object) -> tuple[RankPace, ...]:
 
 def _pace(document: object, answered: float | None) -> RankPace | None:
     known = document if isinstance(document, dict) else {}
-    rank, size, rows = known.get("rank"), known.get("size"), known.get("blocks")
-    if not (_is_count(rank, _RANKS) and _is_count(size, _RANKS) and isinstance(rows, list) and answered is not None):
-        return None
-    if rank >= size:
+    rank, size = whole_number(known.get("rank"), _RANKS), whole_number(known.get("size"), _RANKS)
+    rows = known.get("blocks")
+    if rank is None or size is None or rank >= size or not isinstance(rows, list) or answered is None:
         return None
     blocks = [_block(row, answered) for row in rows[-_MAX_BLOCKS:]]
     return RankPace(rank=rank, size=size, blocks=tuple(block for block in blocks if block is not None))
@@ -72,9 +71,9 @@ def _pace(document: object, answered: float | None) -> RankPace | None:
 def _block(row: object, answered: float) -> PacedBlock | None:
     if not isinstance(row, list) or len(row) != _FIELDS:
         return None
-    unix, steps, (step_seconds, computing) = _time(row[0]), row[1], map(_duration, row[2:4])
+    unix, steps, (step_seconds, computing) = _time(row[0]), whole_number(row[1], _COUNTS), map(_duration, row[2:4])
     loading = None if row[4] is None else _duration(row[4])
-    if unix is None or not _is_count(steps, _COUNTS) or step_seconds is None or computing is None:
+    if unix is None or steps is None or step_seconds is None or computing is None:
         return None
     if loading is None and row[4] is not None:
         return None
@@ -85,15 +84,9 @@ def _block(row: object, answered: float) -> PacedBlock | None:
     )
 
 
-def _is_count(value: object, counts: range) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value in counts
-
-
 def _time(value: object) -> float | None:
-    number = finite_number(value)
-    return number if number is not None and 0 <= number < END_OF_DATES else None
+    return finite_number(value, least=0, below=END_OF_DATES)
 
 
 def _duration(value: object) -> float | None:
-    number = finite_number(value)
-    return number if number is not None and 0 <= number < _MAX_SECONDS else None
+    return finite_number(value, least=0, below=_MAX_SECONDS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from hvd_elastic.system.untrusted_values import finite_number, one_line
+from hvd_elastic.system.untrusted_values import finite_number, one_line, whole_number
 
 _RANKS: Final = range(10**6)
 _MAX_SECONDS: Final = 366 * 86400.0
@@ -50,7 +50,7 @@ def rank_waits(value: object) -> tuple[RankWait, ...]:
 def _rank_wait(document: object) -> RankWait | None:
     if not isinstance(document, dict):
         return None
-    rank, size = _rank(document.get("rank")), _rank(document.get("size"))
+    rank, size = whole_number(document.get("rank"), _RANKS), whole_number(document.get("size"), _RANKS)
     seconds, after = _duration(document.get("seconds")), _duration(document.get("after"))
     operation = one_line(document.get("operation", ""), _MAX_WORDS)
     place = one_line(document.get("place", ""), _MAX_WORDS)
@@ -59,13 +59,8 @@ def _rank_wait(document: object) -> RankWait | None:
     return RankWait(rank=rank, size=size, seconds=seconds, after=after, operation=operation, place=place)
 
 
-def _rank(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value in _RANKS else None
-
-
 def _duration(value: object) -> float | None:
-    number = finite_number(value)
-    return number if number is not None and 0 <= number < _MAX_SECONDS else None
+    return finite_number(value, least=0, below=_MAX_SECONDS)
 
 
 def stall_words(waits: Iterable[RankWait]) -> str:

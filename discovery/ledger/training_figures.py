@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from hvd_elastic.system.plain_words import printable
-from hvd_elastic.system.untrusted_values import END_OF_DATES, finite_number, one_line
+from hvd_elastic.system.untrusted_values import END_OF_DATES, finite_number, one_line, whole_number
 
 _MAX_PAUSES: Final = 8
 _MAX_METRICS: Final = 16
@@ -131,9 +131,9 @@ def _pause(value: object) -> ResizePause | None:
 
 
 def _time(value: object) -> float | None:
-    number = finite_number(value)
-    return number if number is not None and 0 <= number < END_OF_DATES else None
+    return finite_number(value, least=0, below=END_OF_DATES)
 
 
 def _count(value: object, *, unknown: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value in _COUNTS else unknown
+    count = whole_number(value, _COUNTS)
+    return unknown if count is None else count

@@ -100,20 +100,20 @@ def _typed(value: object, field: Any) -> Any:
     return found
 
 
-def finite_number(value: object) -> float | None:
-    """A finite number, or None. `True` is none, although Python counts it as one."""
+def finite_number(value: object, *, least: float = -math.inf, below: float = math.inf) -> float | None:
+    """A finite number within these bounds, or None. `True` is none, although Python counts it as one."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    return number if math.isfinite(number) and least <= number < below else None
 
 
-def whole_number(value: object) -> int | None:
-    """A whole number of eighteen digits at most, or None. `True` is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value in _COUNTS else None
+def whole_number(value: object, among: range = _COUNTS) -> int | None:
+    """A whole number among these, by default those of eighteen digits at most, or None. `True` is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value in among else None
 
 
 def text(value: object) -> str:
