@@ -78,12 +78,16 @@ class Host:
         """Whether nothing of it is left; kills what must not be there any more."""
         ended = self.process.poll() is not None
         if ended or (self.taken is not None and now - self.taken > GRACE_SECONDS):
-            left = list(_processes(self.mark))
-            for process in left:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            return ended and not left
+            return not self.kill() and ended
         return False
+
+    def kill(self) -> int:
+        """SIGKILL all of it; returns how many processes that were."""
+        left = list(_processes(self.mark))
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        return len(left)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,6 +109,10 @@ class Hosts:
     def want(self, count: int) -> None:
         """Set how many places training may use."""
         self.wanted = count
+
+    def kill(self) -> None:
+        """Kill the last host that is there."""
+        self.hosts[max(self.hosts)].kill()
 
     def tend(self, now: float) -> None:
         """Take, remove and start hosts, as it is wanted. One that ended by itself is started anew, as a pod is."""

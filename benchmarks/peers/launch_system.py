@@ -32,6 +32,10 @@ class LaunchHosts:
         """Set how many hosts training may use."""
         self.cluster.want(count)
 
+    def kill(self) -> None:
+        """Kill the last host that is there."""
+        self.cluster.hosts[max(self.cluster.hosts)].kill()
+
     def tend(self, now: float) -> None:
         """Kill what is still there after the grace."""
         for host in list(self.cluster.hosts.values()):

@@ -24,6 +24,9 @@ class Places(Protocol):
     def want(self, count: int) -> None:
         """Set how many hosts training may use."""
 
+    def kill(self) -> None:
+        """Kill all processes of the last host at once. It is started again, as long as it is wanted."""
+
     def tend(self, now: float) -> None:
         """Make it so, at `now` of the monotonic clock. Called many times a second."""
 

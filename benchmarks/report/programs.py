@@ -37,6 +37,7 @@ PROGRAMS: Final = (
     _program("launcher_decisions"),
     _program("world_size", "--sizes 3 16 --rounds 1"),
     _program("local_days", "--windows 1 --seconds 60"),
+    _program("conformance", "--rounds 1"),
     _program("lending", "--seconds 60 --node-seconds 30"),
     _program("launcher_scale", "--workers 64 256 512 --stock 64 --all-lookups 0"),
     _program("discovery", "--pods 64 256 --seconds 10"),

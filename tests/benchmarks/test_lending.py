@@ -198,6 +198,9 @@ class SlowPlaces:
     def want(self, count: int) -> None:
         self.wanted = count
 
+    def kill(self) -> None:
+        raise NotImplementedError
+
     def tend(self, now: float) -> None:
         if self.wanted >= self.held:
             self.held, self.since = self.wanted, None
