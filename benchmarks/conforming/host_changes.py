@@ -54,8 +54,7 @@ def changed(
         size = change.size(hosts)
         is_whole = _settles(places, log, size, since=struck, patience=patience)
         account, now = log.look(), time.time()
-        last = account.steps[-1]
-        stands = f"stands still with {last['size']} of {size}"
+        stands = now - account.steps[-1]["time"] > fault_cost.STILL_SECONDS
         found.append(
             (
                 change,
@@ -64,7 +63,7 @@ def changed(
                     whole=fault_cost.whole_after(account.steps, since=struck, until=now, size=size),
                     repeated=fault_cost.repeated_steps(account.steps, since=struck),
                     wrong_samples=sample_account(account.events, samples, since=struck).wrong,
-                    ended="" if is_whole else stands,
+                    ended="" if is_whole else "stands still" if stands else f"unsteady with {account.size} of {size}",
                 ),
             )
         )

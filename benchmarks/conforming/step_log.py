@@ -56,7 +56,7 @@ def _wrong(line: str, samples: int) -> Iterator[str]:
         return
     if event["event"] in {"samples", "step"} and event["rank"] >= event["size"]:
         yield f"rank: {event['rank']} is none of a world of {event['size']}"
-    if beyond := [each for each in event.get("samples", ()) if each >= samples]:
+    if event["event"] == "samples" and (beyond := [each for each in event["samples"] if each >= samples]):
         yield f"samples: {beyond[0]} is none of a data set of {samples}"
 
 

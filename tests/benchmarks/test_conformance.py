@@ -74,7 +74,7 @@ def test_all_wrong_lines_are_named(tmp_path: Path) -> None:
 
 
 def test_other_events_and_a_line_that_is_being_written_are_left_out(tmp_path: Path) -> None:
-    folder = written(tmp_path, [{"event": "saved", "time": 1}, line("step")])
+    folder = written(tmp_path, [{"event": "saved", "time": 1, "samples": 9}, line("step", samples=9)])
     with (folder / "a" / "rank.jsonl").open("a") as file:
         file.write('{"event": "st')
     assert len(read_step_log(folder, samples=SAMPLES).steps) == 1
