@@ -78,7 +78,7 @@ def test_gradients_are_the_mean_of_whatever_ranks_use(tmp_path: Path) -> None:
         for rank in range(2)
     ]
     try:
-        said = [member.communicate(timeout=100)[0] for member in members]
+        said = [member.communicate(timeout=240)[0] for member in members]
     finally:
         for member in members:
             member.kill()

@@ -90,6 +90,7 @@ def test_a_newcomer_meets_a_member_whose_world_did_not_form(tmp_path: Path) -> N
     ]
     try:
         assert [member.communicate(timeout=100)[0].strip() for member in members] == ["3", "3"]
+        assert [member.returncode for member in members] == [0, 0], "no thread of a world ends its process at the end"
     finally:
         for member in members:
             member.kill()

@@ -97,6 +97,11 @@ class DataParallelModels:
             model.process_group = distributed.distributed_c10d._get_default_group()
             renew_reducer(model)
 
+    def leave_world(self) -> None:
+        """Keep nothing of the present world: no model can train any more."""
+        for model in self._models:
+            model.__dict__.update(reducer=None, logger=None, process_group=None)
+
     def split_steps(self, is_last: Callable[[], bool] | None) -> None:
         """Average in the last backward pass of each step alone. `is_last`: the micro-batch at hand is a step's last.
 

@@ -5,6 +5,7 @@ every operation begins with a word of sixteen bytes from each rank: what is call
 network's round trip more, which only the trainer's own operations pay: DistributedDataParallel calls torch itself.
 """
 
+import atexit
 import contextlib
 import functools
 import hashlib
@@ -56,6 +57,7 @@ class TorchTrainingWorld:
         """That this process has formed, or tried to; with those before its script was begun again."""
         self._init_process_group: Callable[..., None] = _nothing_yet
         """torch's own."""
+        self._is_ended_with_process = False
         self._left: Any = None
         """The group of the world before. It ends only when its sockets are cut: its threads may still wait in it."""
 
@@ -108,6 +110,9 @@ class TorchTrainingWorld:
         from torch._C._distributed_c10d import HashStore
 
         self._left = None
+        if not self._is_ended_with_process:
+            self._is_ended_with_process = True
+            atexit.register(self._end)
         if self._init_process_group is _nothing_yet:
             self._init_process_group = distributed.init_process_group
         if interface := os.environ.get("HOROVOD_GLOO_IFACE"):
@@ -145,6 +150,16 @@ class TorchTrainingWorld:
 
             self._left = distributed.group.WORLD
             distributed.destroy_process_group()
+
+    def _end(self) -> None:
+        """End the group's threads before the interpreter goes.
+
+        One that is about to drop the last reference to a tensor of Python's would take the lock of an interpreter that
+        is gone, which ends the process (`terminate called without an active exception`).
+        """
+        self.shutdown()
+        data_parallel.THIS_PROCESS.leave_world()
+        self._left = None
 
     def is_initialized(self) -> bool:
         from torch import distributed
