@@ -1,7 +1,7 @@
 """Goodput over windows of recorded days on this machine: the product beside Ray Train, torchft and torchrun.
 
-    python -m benchmarks.local_days [--seconds 240] [--windows 2 | --windows NAME,NAME] [--recorded]
-                                    [--systems launch,torchrun,ray-train,torchft]
+    python -m benchmarks.local_days [--seconds 240 | --real-time] [--windows 2 | held-out | real-time | NAME,NAME]
+                                    [--systems launch,torchrun,ray-train,torchft] [--resume | --recorded]
 
 The windows are those of `benchmarks.recorded_days`, replayed without Kubernetes: up to three hosts of one worker each,
 which are taken as Kubernetes takes pods (SIGTERM, then SIGKILL after 30 s) and started again when the window gives them
@@ -31,7 +31,7 @@ from benchmarks.peers.ray_system import ray_train
 from benchmarks.peers.torch_systems import torchft, torchrun
 from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.trace_window import TRACES, WINDOWS, TraceWindow, asked, trace_of
-from benchmarks.replay.window_options import add_window_options, measured_before
+from benchmarks.replay.window_options import add_window_options, is_measured, measured_before, seconds_of
 from benchmarks.replay.window_tables import GOODPUT_AIM, goodput_aims, row, system_table, window_table
 from benchmarks.report.record import Record
 from benchmarks.systems.system import add_systems_option
@@ -51,7 +51,7 @@ def main() -> None:
     add_systems_option(parser, SYSTEMS)
     flags = parser.parse_args()
     if flags.recorded:
-        report(measured_before(OUT), [])
+        report(*measured_before(OUT))
         return
     if not TRACES.is_dir():
         print(f"skipped: the recorded traces are not in {TRACES}")
@@ -60,9 +60,11 @@ def main() -> None:
     broken: list[str] = []
     for window in flags.windows:
         for system in flags.systems:
+            if is_measured(OUT, flags, window, system.name):
+                continue
             print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
             try:
-                found.append(measure(system, window, flags.seconds))
+                found.append(measure(system, window, seconds_of(window, flags)))
                 print(f"  {row(found[-1])}", flush=True)
             except NeverTrainedError as error:
                 broken.append(f"{window.name}, {system.name}: {error}")

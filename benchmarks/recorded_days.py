@@ -1,6 +1,7 @@
 """Goodput over windows of recorded days on a real cluster: the product beside what people use instead.
 
-    python -m benchmarks.recorded_days [--seconds 240] [--windows 8 | --windows NAME,NAME] [--recorded]
+    python -m benchmarks.recorded_days [--seconds 240 | --real-time] [--windows 8 | held-out | real-time | NAME,NAME]
+                                       [--resume | --recorded]
                                        [--systems launch,horovodrun,elastic-kueue,stock,torchelastic,kueue]
 
 Which windows there are, benchmarks/replay/trace_window.py says; inference pods replay them as in
@@ -19,7 +20,7 @@ ms, 20 samples for each of three workers.
 Goodput is the GPU-time of the steps that were kept, each at the mean time of its size in the same run without pauses,
 as a share of the GPU-time that the window leaves to training. Samples are wrong that an epoch did not use, or used more
 than once. A pause is a time without a step of more than three steps. `--recorded` measures nothing, and shows what was
-measured before.
+measured before of one source of the product; `--resume` measures what that lacks.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from typing import Final
 from benchmarks.replay.cluster_window import measure
 from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated
 from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS
-from benchmarks.replay.window_options import add_window_options, measured_before
+from benchmarks.replay.window_options import add_window_options, is_measured, measured_before, seconds_of
 from benchmarks.replay.window_picture import lane, window_picture
 from benchmarks.replay.window_tables import GOODPUT_AIM, goodput_aims, row, system_table, window_table
 from benchmarks.report.record import Record
@@ -57,7 +58,7 @@ def main() -> None:
     add_systems_option(parser, CONTENDERS)
     flags = parser.parse_args()
     if flags.recorded:
-        report(measured_before(OUT), [])
+        report(*measured_before(OUT))
         return
     if not TRACES.is_dir():
         print(f"skipped: the recorded traces are not in {TRACES}")
@@ -71,9 +72,11 @@ def main() -> None:
         for system in flags.systems:
             with system.installed(site):
                 for window in flags.windows:
+                    if is_measured(OUT, flags, window, system.name):
+                        continue
                     print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
                     try:
-                        found.append(measure(site, system, window, flags.seconds, OUT))
+                        found.append(measure(site, system, window, seconds_of(window, flags), OUT))
                         print(f"  {row(found[-1])}", flush=True)
                     except DeadlineError as error:
                         broken.append(f"{window.name}, {system.name}: {str(error).splitlines()[0]}")

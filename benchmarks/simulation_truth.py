@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--recorded", action="store_true", help="measure nothing, compare what was measured before")
     flags = parser.parse_args()
     if flags.recorded:
-        report(measured_before(OUT))
+        report(measured_before(OUT)[0])
         return
     if not TRACES.is_dir():
         print(f"skipped: the recorded traces are not in {TRACES}")

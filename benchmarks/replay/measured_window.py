@@ -4,13 +4,14 @@ import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
 from benchmarks.replay.trace_window import SIZE, AskedGpus, given
+from benchmarks.report.machine import product_digest, this_machine
 
 PAUSE: Final = 3.0
 """A step that takes so many times the median of its size is a pause."""
@@ -36,6 +37,8 @@ class Measured:
     """That have ended, from the job's start to the window's end."""
     samples_wrong: int | None = None
     """In these epochs, samples that were not used, or more than once. None: nobody counted."""
+    machine: str = field(default_factory=this_machine)
+    product: str = field(default_factory=product_digest)
 
     def keep(self, folder: Path) -> None:
         """Write it into a file, for `kept`."""
@@ -45,7 +48,8 @@ class Measured:
 
 def kept(folder: Path) -> list[Measured]:
     """What was measured before."""
-    return [Measured(**json.loads(path.read_text())) for path in sorted(folder.glob("*.measured.json"))]
+    unknown = {"machine": "", "product": ""}
+    return [Measured(**(unknown | json.loads(path.read_text()))) for path in sorted(folder.glob("*.measured.json"))]
 
 
 def goodput(one: Measured) -> float:
@@ -66,6 +70,26 @@ def untaken(one: Measured) -> float:
         size = sizes[min(bisect_left(times, end), len(sizes) - 1)]
         idle += max(0, left - size) * (end - begin)
     return idle / given(asks, one.seconds)
+
+
+def lost_by_change(one: Measured) -> tuple[list[float], list[float]]:
+    """GPU-seconds that training lost of what was left to it, by each take and by each give.
+
+    From the change to the next one, or the window's end. At a take two or more GPUs may go.
+    """
+    seconds = unhindered(one.steps)
+    last = {step["step"]: step for step in one.steps}
+    takes, gives = list[float](), list[float]()
+    asks = [AskedGpus(second=0.0, gpus=0), *(AskedGpus(**ask) for ask in one.asks)]
+    ends = [*(ask.second for ask in asks[1:]), one.seconds]
+    for number, (before, ask) in enumerate(pairwise(asks), 1):
+        left = (SIZE - ask.gpus) * (ends[number] - ask.second)
+        begin, end = one.began + ask.second, one.began + ends[number]
+        used = sum(
+            step["size"] * seconds.get(step["size"], 0.0) for step in last.values() if begin <= step["time"] < end
+        )
+        (takes if ask.gpus > before.gpus else gives).append(left - used)
+    return takes, gives
 
 
 def repeated(one: Measured) -> int:

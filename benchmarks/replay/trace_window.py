@@ -3,7 +3,9 @@
 Of Parcae's traces all four windows are played: they are an hour each, of high and low availability with high and low
 preemption. Of the others it is a rule that chooses (`middle_windows`): the trace with the most nodes, or the one of
 inference pods, is cut from its beginning into windows of six hours; of those in which inference asks for anything, by
-the number of changes, the two in the middle are played.
+the number of changes, the two in the middle are played. Held out, until all else was done, were those that the rule
+chooses of a trace of its own, and of the first half of the days of inference pods. Two are played in their own time, an
+hour each: the hardest of Parcae's, and the earlier of two that the rule chooses when it cuts into hours.
 """
 
 from argparse import ArgumentTypeError
@@ -51,8 +53,8 @@ def _parcae(trace: str) -> TraceWindow:
     return TraceWindow(name=trace, file="spot_parcae_segments.csv", trace=trace)
 
 
-def _cut(name: str, file: str, trace: str, begins: float) -> TraceWindow:
-    return TraceWindow(name=name, file=file, trace=trace, begins=begins, hours=CUT_HOURS)
+def _cut(name: str, file: str, trace: str, begins: float, hours: float = CUT_HOURS) -> TraceWindow:
+    return TraceWindow(name=name, file=file, trace=trace, begins=begins, hours=hours)
 
 
 SKYPILOT: Final = ("spot_skypilot.csv", "availability-16-node-aws-08-27-2023-us-west-2a_v100_1")
@@ -71,6 +73,14 @@ WINDOWS: Final = (
     _cut("dlrm-228h", *DLRM, 228.0),
     _cut("dlrm-288h", *DLRM, 288.0),
 )
+SKYPILOT_HELD_OUT: Final = ("spot_skypilot.csv", "preemption-4-node-aws-08-03-2023-us-east-2a_v100_1")
+HELD_OUT: Final = (
+    _cut("skypilot4-90h", *SKYPILOT_HELD_OUT, 90.0),
+    _cut("skypilot4-96h", *SKYPILOT_HELD_OUT, 96.0),
+    _cut("dlrm-96h", *DLRM, 96.0),
+    _cut("dlrm-108h", *DLRM, 108.0),
+)
+REAL_TIME: Final = (PARCAE_WINDOWS[0], _cut("dlrm-246h", *DLRM, 246.0, 1.0))
 BAMBOO_WINDOWS: Final = (
     TraceWindow(
         name="gcloud-a100x1-east1b",
@@ -84,11 +94,17 @@ BAMBOO_WINDOWS: Final = (
 """With Parcae's, those for which the simulator was compared to a cluster."""
 
 
+SETS: Final = {"held-out": HELD_OUT, "real-time": REAL_TIME}
+
+
 def chosen_windows(words: str) -> tuple[TraceWindow, ...]:
-    """`words` is a number of windows, or names of some with commas between. Raises ArgumentTypeError."""
+    """`words` is a number of windows, a set of them, or names with commas between. Raises ArgumentTypeError."""
     if words.isdigit():
         return WINDOWS[: int(words)]
-    named, names = {window.name: window for window in WINDOWS}, words.split(",")
+    if words in SETS:
+        return SETS[words]
+    named = {window.name: window for window in (*WINDOWS, *HELD_OUT, *REAL_TIME)}
+    names = words.split(",")
     if unknown := [name for name in names if name not in named]:
         raise ArgumentTypeError(f"no such windows: {', '.join(unknown)} (there are {', '.join(named)})")
     return tuple(named[name] for name in names)
@@ -141,18 +157,18 @@ def _taken(trace: RecordedTrace) -> list[tuple[float, int]]:
     return list(zip(moments, accumulate(changes[moment] for moment in moments), strict=True))
 
 
-def middle_windows(trace: RecordedTrace, name: str, file: str) -> list[TraceWindow]:
-    """The two windows of the trace whose number of changes is in the middle, in the order of time."""
-    found = sorted(_changes(trace, name, file), key=lambda counted: counted[0])
+def middle_windows(trace: RecordedTrace, name: str, file: str, *, hours: float = CUT_HOURS) -> list[TraceWindow]:
+    """The two windows of so many hours whose number of changes is in the middle, in the order of time."""
+    found = sorted(_changes(trace, name, file, hours), key=lambda counted: counted[0])
     place = (len(found) - 1) // 2
     return sorted((window for _, window in found[place : place + 2]), key=lambda window: window.begins)
 
 
-def _changes(trace: RecordedTrace, name: str, file: str) -> Iterator[tuple[int, TraceWindow]]:
+def _changes(trace: RecordedTrace, name: str, file: str, hours: float) -> Iterator[tuple[int, TraceWindow]]:
     """Windows in which inference asks for anything, each with how often."""
-    for number in range(int(trace.seconds // (CUT_HOURS * 3600))):
-        begins = number * CUT_HOURS
-        window = _cut(f"{name}-{begins:.0f}h", file, trace.name, begins)
+    for number in range(int(trace.seconds // (hours * 3600))):
+        begins = number * hours
+        window = _cut(f"{name}-{begins:.0f}h", file, trace.name, begins, hours)
         if changes := len(asked(trace, window, 1.0)):
             yield changes, window
 

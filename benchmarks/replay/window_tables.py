@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import Final
 
-from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated, untaken
+from benchmarks.replay.measured_window import Measured, goodput, lost_by_change, pauses, repeated, untaken
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Table, Value
 from hvd_elastic.decide.simulate.engine.inference_record import InferenceRecord
@@ -13,6 +13,8 @@ GOODPUT_AIM: Final = 0.97
 COLUMNS: Final = (
     Column(title="goodput", format=".1%"),
     Column(title=f"at least {GOODPUT_AIM:.0%}"),
+    Column(title="GPU-s lost a take", format=".2f"),
+    Column(title="a give", format=".2f"),
     Column(title="GPUs not taken yet", format=".1%"),
     Column(title="steps repeated"),
     Column(title="epochs ended"),
@@ -33,7 +35,7 @@ def window_table(name: str, measured: Sequence[Measured], broken: Sequence[str])
     ]
     return Table(
         name=name,
-        title="Windows of recorded traces, compressed in time",
+        title="Windows of recorded traces",
         columns=(Column(title="window"), Column(title="system"), *COLUMNS),
         rows=rows,
         note="\n".join(broken),
@@ -82,10 +84,13 @@ def _figures(windows: Sequence[Measured]) -> list[Value]:
     share = fmean(map(goodput, windows))
     stood = [pause for one in windows for pause in pauses(one)]
     waits = InferenceRecord([wait for one in windows for wait in one.waits]).waiting()
+    takes, gives = ([lost for one in windows for lost in lost_by_change(one)[kind]] for kind in (0, 1))
     counted = [one.samples_wrong for one in windows if one.samples_wrong is not None]
     return [
         share,
         "yes" if share >= GOODPUT_AIM else "no",
+        fmean(takes) if takes else None,
+        fmean(gives) if gives else None,
         fmean(map(untaken, windows)),
         sum(map(repeated, windows)),
         sum(one.epochs for one in windows),

@@ -2,17 +2,22 @@
 
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.peers.inference_demand import InferenceDemand
-from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated, untaken
+from benchmarks.replay.measured_window import Measured, goodput, kept, lost_by_change, pauses, repeated, untaken
 from benchmarks.replay.sample_account import SampleAccount, sample_account
 from benchmarks.replay.trace_window import (
     CUT_HOURS,
     DLRM,
+    HELD_OUT,
+    REAL_TIME,
     SKYPILOT,
+    SKYPILOT_HELD_OUT,
     TRACES,
     WINDOWS,
     AskedGpus,
@@ -28,6 +33,7 @@ from hvd_elastic.decide.simulate.traces.recorded_trace import NodePresence, Reco
 from hvd_elastic.decide.simulate.traces.trace_file import read_traces
 
 HOUR = 3600.0
+HELD = (SKYPILOT_HELD_OUT, DLRM)
 FIRST_HOUR = TraceWindow(name="first", file="", trace="")
 
 
@@ -82,7 +88,20 @@ def test_the_windows_that_are_played_are_those_that_the_rule_chooses(file: str, 
     assert middle_windows(trace, played[0].name.partition("-")[0], file) == played
 
 
+@pytest.mark.skipif(not TRACES.is_dir(), reason="the recorded traces are not there")
+def test_the_rule_chooses_those_that_are_held_out_and_the_hour_in_real_time() -> None:
+    traces = {name: next(each for each in read_traces(TRACES / file) if each.name == name) for file, name in HELD}
+    half = traces[DLRM[1]]
+    first = replace(half, seconds=half.seconds / 2)
+    assert middle_windows(traces[SKYPILOT_HELD_OUT[1]], "skypilot4", SKYPILOT_HELD_OUT[0]) == [*HELD_OUT[:2]]
+    assert middle_windows(first, "dlrm", DLRM[0]) == [*HELD_OUT[2:]]
+    assert middle_windows(half, "dlrm", DLRM[0], hours=1.0)[0] == REAL_TIME[1]
+    assert not {*HELD_OUT} & {*WINDOWS}
+
+
 def test_windows_are_chosen_by_number_or_name() -> None:
+    assert chosen_windows("held-out") == HELD_OUT
+    assert chosen_windows("skypilot4-96h,dlrm-246h") == (HELD_OUT[1], REAL_TIME[1])
     assert chosen_windows("2") == WINDOWS[:2]
     assert chosen_windows("dlrm-228h,trace_ll_10_11") == (WINDOWS[6], WINDOWS[3])
     with pytest.raises(ArgumentTypeError, match="no such windows: dlrm, x"):
@@ -126,6 +145,24 @@ def test_a_gpu_is_not_taken_until_the_world_is_larger() -> None:
     assert untaken(measured([], asks=[{"second": 0.0, "gpus": 2}])) == pytest.approx(1.0)
 
 
+def test_what_a_take_and_a_give_cost() -> None:
+    """A take of two at second 4 costs half a second of one; a give at 6 comes as one at 7, and none after 10."""
+    sizes = [(0.1 * number, 3) for number in range(40)] + [(4.5 + 0.1 * number, 1) for number in range(15)]
+    sizes += [(6.0 + 0.1 * number, 1) for number in range(10)] + [(7.0 + 0.1 * number, 2) for number in range(30)]
+    steps = [(second, number, size) for number, (second, size) in enumerate(sizes)]
+    changes = [{"second": 4.0, "gpus": 2}, {"second": 6.0, "gpus": 1}]
+    takes, gives = lost_by_change(measured(steps, asks=changes))
+    assert takes == [pytest.approx(0.5)]
+    assert gives == [pytest.approx(4 * 2 - 10 * 0.1 - 30 * 0.2)]
+
+
+def test_what_was_kept_says_of_which_product_it_is(tmp_path: Path) -> None:
+    one = measured([], began=5.0)
+    one.keep(tmp_path)
+    assert kept(tmp_path) == [one]
+    assert len(one.product) == 16
+
+
 def test_a_pause_is_a_time_without_a_step_to_the_end_of_the_window() -> None:
     one = measured([(0.1 * number + (1.5 if number > 50 else 0.0), number, 3) for number in range(70)])
     assert pauses(one) == [pytest.approx(1.6), pytest.approx(10.0 - 8.4)]
@@ -141,9 +178,9 @@ def test_tables_have_a_row_for_each_window_and_each_system() -> None:
     windows, systems = window_table("name", found, ["b, other: stood still"]), system_table("name", found)
     assert [row[:2] for row in windows.texts()] == [["a", "other"], ["a", "s"], ["b", "s"]]
     assert [row[2:4] for row in windows.texts()] == [["90.0%", "no"], ["50.0%", "no"], ["100.0%", "yes"]]
-    assert [row[7] for row in windows.texts()] == ["-", "4", "0"]
+    assert [row[9] for row in windows.texts()] == ["-", "4", "0"]
     assert windows.note == "b, other: stood still"
-    assert systems.texts()[0][:8] == ["s", "2", "75.0%", "no", "0.0%", "0", "5", "4"]
+    assert systems.texts()[0][:10] == ["s", "2", "75.0%", "no", "-", "-", "0.0%", "0", "5", "4"]
     assert systems.texts()[0][-3:] == ["3", "2.00", "2.98"]
 
 
