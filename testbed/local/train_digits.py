@@ -10,12 +10,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import horovod.torch as hvd
 import torch
 from torch.utils.data import TensorDataset
 
 import hvd_elastic as elastic
 from hvd_elastic.local.demo.demo_data import read_digits
+from hvd_elastic.trainer.collectives.this_world import WORLD
+from hvd_elastic.trainer.collectives.training_world import ReduceOp
+from testbed.local.either_engine import averaging
 
 ENV = os.environ
 elastic.init()
@@ -30,13 +32,10 @@ dataset = TensorDataset(
 model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.BatchNorm1d(32, momentum=None), torch.nn.Linear(32, 10))
 model[1].eval()
 options: dict[str, Any] = {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3}
-optimizer = (
-    elastic.ShardedOptimizer(model.parameters(), torch.optim.SGD, **options)
+called, optimizer = (
+    (model, elastic.ShardedOptimizer(model.parameters(), torch.optim.SGD, **options))
     if "SHARDED" in ENV
-    else hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), **options),
-        named_parameters=model.named_parameters(),
-    )
+    else averaging(model, torch.optim.SGD(model.parameters(), **options))
 )
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.5)
 state = elastic.State(model=model, optimizer=optimizer, scheduler=scheduler, done=[])
@@ -50,7 +49,7 @@ def train(state: elastic.State) -> None:
         taken: list[int] = []
         loss = torch.zeros(())
         for numbers, x, y in batches:
-            error = torch.nn.functional.cross_entropy(model(x), y) * state.weight
+            error = torch.nn.functional.cross_entropy(called(x), y) * state.weight
             error.backward()  # type: ignore[no-untyped-call]
             loss += error.detach()
             taken += numbers.tolist() if state.weight else []
@@ -59,13 +58,13 @@ def train(state: elastic.State) -> None:
             optimizer.step()
             optimizer.zero_grad()
             time.sleep(float(ENV.get("STEP_SECONDS", "0.02")))
-            state.commit(taken=taken, loss=hvd.allreduce(loss, name="loss").item())
+            state.commit(taken=taken, loss=WORLD.allreduce(loss, op=ReduceOp.AVERAGE, name="loss").item())
             taken, loss = [], torch.zeros(())
         state.scheduler.step()
         state.done.append(state.epoch)
-        log.write(json.dumps({"epoch": state.epoch, "rank": hvd.rank(), "samples": str(state.samples)}) + "\n")
+        log.write(json.dumps({"epoch": state.epoch, "rank": WORLD.rank(), "samples": str(state.samples)}) + "\n")
     total = sum(weights.detach().double().sum().item() for weights in model.parameters())
-    digest = {"sum": total, "done": state.done, "rate": optimizer.param_groups[0]["lr"], "rank": hvd.rank()}
+    digest = {"sum": total, "done": state.done, "rate": optimizer.param_groups[0]["lr"], "rank": WORLD.rank()}
     log.write(json.dumps({"end": digest}) + "\n")
 
 

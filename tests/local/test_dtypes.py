@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from testbed.local import forkserver
-from testbed.local.training import HOSTS, Training, training
+from testbed.local.training import ENGINES, HOSTS, Training, training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -34,21 +34,25 @@ def check_like(job: Training, undisturbed: dict[int, float]) -> None:
     assert all(end == ends[0] for end in ends), "ranks have the same bits"
 
 
-def test_horovods_optimizer_under_its_launcher(tmp_path: Path, undisturbed: dict[int, float]) -> None:
-    with training(tmp_path, STEP_SECONDS=STEP_SECONDS) as job:
-        job.hosts(*HOSTS[:2])
-        job.horovodrun("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_plain_optimizer_under_the_engines_launcher(
+    tmp_path: Path, engine: str, undisturbed: dict[int, float]
+) -> None:
+    with training(tmp_path, engine=engine, STEP_SECONDS=STEP_SECONDS) as job:
+        job.offer_usual(*HOSTS[:2])
+        job.launch_usual("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)
         job.trains(2)
-        job.hosts(*HOSTS)
+        job.offer_usual(*HOSTS)
         job.trains(3)
-        job.hosts(*HOSTS[:2])
+        job.offer_usual(*HOSTS[:2])
         job.trains(2)
         assert job.ends() == 0, job.said()
         check_like(job, undisturbed)
 
 
-def test_a_sharded_optimizer_that_loses_a_process(tmp_path: Path, undisturbed: dict[int, float]) -> None:
-    with training(tmp_path, STEP_SECONDS=STEP_SECONDS, SHARDED="1") as job:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_sharded_optimizer_that_loses_a_process(tmp_path: Path, engine: str, undisturbed: dict[int, float]) -> None:
+    with training(tmp_path, engine=engine, STEP_SECONDS=STEP_SECONDS, SHARDED="1") as job:
         job.offer("a", "b", "c")
         job.launch("-np", "3", "--min-np", "1", "--max-np", "3", script=SCRIPT)
         job.trains(3)

@@ -19,7 +19,7 @@ import pytest
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_GRACE_SECONDS, ENV_INCARNATION, Exit
 from hvd_elastic.worker import drain
 from testbed.local import forkserver
-from testbed.local.training import Training
+from testbed.local.training import ENGINES, Training
 from tests.local.mixed_schedule import AimedEvent, Event, Fault, aimed, schedule
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -94,7 +94,7 @@ class History:
 class MixedJob(Training):
     """A job that is struck by a schedule, and the parts of the platform that bring it back."""
 
-    def __init__(self, folder: Path, *, seed: int) -> None:
+    def __init__(self, folder: Path, *, engine: str, seed: int) -> None:
         every = random.Random(seed).randrange(3, 20)
         store = {
             ENV_CHECKPOINT: f"file://{folder}/store",
@@ -102,7 +102,7 @@ class MixedJob(Training):
             ENV_GRACE_SECONDS: str(GRACE_SECONDS),
         }
         self.gates = folder / "gates"
-        super().__init__(folder, STEP_SECONDS="0.01", TEST_GATES=str(self.gates), **store)
+        super().__init__(folder, engine=engine, STEP_SECONDS="0.01", TEST_GATES=str(self.gates), **store)
         (folder / "at").mkdir()
         self.gates.mkdir()
         self.names: list[str] = []
@@ -270,13 +270,18 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> History:
 
 @pytest.fixture
 def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MixedJob]:
-    made = MixedJob(tmp_path, seed=request.getfixturevalue("seed"))
+    made = MixedJob(tmp_path, engine=request.getfixturevalue("engine"), seed=request.getfixturevalue("seed"))
     try:
         yield made
     finally:
         made.close()
 
 
+over_each_engine = pytest.mark.parametrize("engine", ENGINES)
+
+
+@over_each_engine
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
 def test_no_schedule_shows_in_the_result(seed: int, job: MixedJob, undisturbed: History) -> None:
     job.play(schedule(seed, undisturbed.end["commits"]))
@@ -288,6 +293,8 @@ def test_no_schedule_shows_in_the_result(seed: int, job: MixedJob, undisturbed: 
     check(history, undisturbed, job.struck)
 
 
+@over_each_engine
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
 def test_no_fault_in_any_window_shows_in_the_result(seed: int, job: MixedJob, undisturbed: History) -> None:
     job.play_aimed(aimed(seed, EPOCHS))

@@ -9,11 +9,13 @@ import pytest
 from hvd_elastic import load
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from testbed.local import forkserver
-from testbed.local.training import SCRIPT, Training, training
+from testbed.local.training import ENGINES, SCRIPT, Training, training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 LENGTH, EPOCHS = 303, 6
+
+over_each_engine = pytest.mark.parametrize("engine", ENGINES)
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +42,10 @@ def options(**more: str) -> dict[str, str]:
 
 
 @pytest.mark.core
-def test_it_grows_loses_a_process_and_shrinks(tmp_path: Path, undisturbed: Training) -> None:
+@over_each_engine
+def test_it_grows_loses_a_process_and_shrinks(tmp_path: Path, engine: str, undisturbed: Training) -> None:
     """2 -> 3, a SIGKILL that costs no committed step, and 1: the losses of the plain optimizer all along."""
-    with training(tmp_path, **options()) as job:
+    with training(tmp_path, engine=engine, **options()) as job:
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", "--max-np", "3")
         job.trains(2)
@@ -59,9 +62,13 @@ def test_it_grows_loses_a_process_and_shrinks(tmp_path: Path, undisturbed: Train
         check_like(job, undisturbed)
 
 
-def test_a_checkpoint_of_three_restores_at_two_and_is_a_plain_one(tmp_path: Path, undisturbed: Training) -> None:
+@over_each_engine
+def test_a_checkpoint_of_three_restores_at_two_and_is_a_plain_one(
+    tmp_path: Path, engine: str, undisturbed: Training
+) -> None:
     place = f"file://{tmp_path}/durable"
-    with training(tmp_path, **options(**{ENV_CHECKPOINT: place, ENV_CHECKPOINT_STEPS: "3"})) as job:
+    durable = {ENV_CHECKPOINT: place, ENV_CHECKPOINT_STEPS: "3"}
+    with training(tmp_path, engine=engine, **options(**durable)) as job:
         job.offer("a", "b", "c")
         job.launch("-np", "3", "--min-np", "3", "--max-np", "3")
         job.until(lambda: len([e for e in job.events("checkpoint") if e["saved"]]) >= 2, "two durable checkpoints")
@@ -77,12 +84,13 @@ def test_a_checkpoint_of_three_restores_at_two_and_is_a_plain_one(tmp_path: Path
     assert shapes == [(32, 64), (32,), (32,), (32,), (10, 32), (10,)]
 
 
+@over_each_engine
 def test_opposite_ranks_lost_at_once_cost_the_steps_since_the_durable_checkpoint(
-    tmp_path: Path, undisturbed: Training
+    tmp_path: Path, engine: str, undisturbed: Training
 ) -> None:
     """Ranks 1 and 3 of 4 have each other's copies: the others say so, and go back together."""
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: "3"}
-    with training(tmp_path, **options(**durable)) as job:
+    with training(tmp_path, engine=engine, **options(**durable)) as job:
         job.offer("a", "b", "c", "d")
         job.launch("-np", "4", "--min-np", "2", "--max-np", "4")
         job.until(lambda: any(event["saved"] for event in job.events("checkpoint")), "a durable checkpoint")

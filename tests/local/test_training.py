@@ -1,4 +1,4 @@
-"""Real Horovod processes under the stock launcher: nothing of ours but what the training script imports."""
+"""Real processes under the launcher that is usual for their engine: for Horovod its own, so that ours has no part."""
 
 import contextlib
 import http.client
@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.mpijob.contract import Engine, Exit
 from testbed.local import forkserver
 from testbed.local.host_list import put_hosts
 from testbed.local.training import GLOO_TIMEOUT_SECONDS, HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
@@ -19,6 +19,11 @@ from testbed.local.training import GLOO_TIMEOUT_SECONDS, HOSTS, SCRIPT, STOCK_SC
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 LENGTH = 303
+
+over_each_engine = pytest.mark.parametrize(
+    "engine", [pytest.param(Engine.HOROVOD, marks=pytest.mark.core), Engine.TORCH]
+)
+"""Of torch.distributed `test_torch_engine.py` is the core."""
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +50,17 @@ def check_every_sample_once(job: Training, epochs: int) -> None:
     assert seen == {epoch: Counter(range(LENGTH)) for epoch in range(epochs)}
 
 
-@pytest.mark.core
-def test_a_job_grows_and_shrinks_and_nobody_can_tell(tmp_path: Path, undisturbed: Training) -> None:
+@over_each_engine
+def test_a_job_grows_and_shrinks_and_nobody_can_tell(tmp_path: Path, engine: str, undisturbed: Training) -> None:
     """2 -> 3 -> 1 workers: every sample of every epoch once, and the loss curve of a run without resizes."""
-    with training(tmp_path, LENGTH=str(LENGTH), EPOCHS="6", STEP_SECONDS="0.15", MICRO="20") as job:
-        job.hosts(*HOSTS[:2])
-        job.horovodrun("-np", "2", "--min-np", "1", "--max-np", "3")
+    options = {"LENGTH": str(LENGTH), "EPOCHS": "6", "STEP_SECONDS": "0.15", "MICRO": "20"}
+    with training(tmp_path, engine=engine, **options) as job:
+        job.offer_usual(*HOSTS[:2])
+        job.launch_usual("-np", "2", "--min-np", "1", "--max-np", "3")
         job.trains(2)
-        job.hosts(*HOSTS)
+        job.offer_usual(*HOSTS)
         job.trains(3)
-        job.hosts(HOSTS[0])
+        job.offer_usual(HOSTS[0])
         job.trains(1)
         assert job.ends() == 0, job.said()
 
@@ -62,7 +68,8 @@ def test_a_job_grows_and_shrinks_and_nobody_can_tell(tmp_path: Path, undisturbed
         sizes = {event["size"] for event in job.events("step")}
         assert sizes == {1, 2, 3}
         assert "exit with status code 134" not in job.said()
-        assert job.said().count(f"exit with status code {int(Exit.REMOVED)}") == 2
+        if engine == Engine.HOROVOD:
+            assert job.said().count(f"exit with status code {int(Exit.REMOVED)}") == 2
         assert len(job.events("left")) == 2
         pauses = [event["seconds"] for event in job.events("reset", size=1)]
         assert max(pauses) < GLOO_TIMEOUT_SECONDS
@@ -77,12 +84,12 @@ def test_a_job_grows_and_shrinks_and_nobody_can_tell(tmp_path: Path, undisturbed
         assert end["rate"] == reference["rate"]
 
 
-@pytest.mark.core
-def test_a_killed_worker_costs_a_blink(tmp_path: Path) -> None:
+@over_each_engine
+def test_a_killed_worker_costs_a_blink(tmp_path: Path, engine: str) -> None:
     """Both survivors of three learn of the death at once; with Horovod alone one waits for Gloo's time-out."""
-    with training(tmp_path, LENGTH=str(LENGTH), EPOCHS="400") as job:
-        job.hosts(*HOSTS)
-        job.horovodrun("-np", "3", "--min-np", "1", "--max-np", "3", "--blacklist-cooldown-range", "60", "61")
+    with training(tmp_path, engine=engine, LENGTH=str(LENGTH), EPOCHS="400") as job:
+        job.offer_usual(*HOSTS)
+        job.launch_usual("-np", "3", "--min-np", "1", "--max-np", "3", "--blacklist-cooldown-range", "60", "61")
         job.trains(3)
         killed = job.kill(HOSTS[1])
         job.trains(2)

@@ -17,12 +17,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import horovod.torch as hvd
 import torch
 from torch.optim.lr_scheduler import LinearLR, MultiStepLR, SequentialLR
 from torch.utils.data import Dataset
 
 import hvd_elastic as elastic
+from hvd_elastic.trainer.collectives.this_world import WORLD
+from hvd_elastic.trainer.collectives.training_world import ReduceOp
+from testbed.local.either_engine import averaging
 
 EPOCHS, LABELLED, UNLABELLED, VALIDATION = 5, 241, 101, 35
 LABELLED_BATCH, UNLABELLED_BATCH, MICRO_BATCH, VALIDATION_BATCH = 8, 12, 2, 10
@@ -54,10 +56,7 @@ elastic.init()
 torch.set_default_dtype(torch.float64)
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 1))
-optimizer = hvd.DistributedOptimizer(
-    torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3),
-    named_parameters=model.named_parameters(),
-)
+called, optimizer = averaging(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3))
 scheduler = SequentialLR(
     optimizer,
     [LinearLR(optimizer, start_factor=0.5, total_iters=2), MultiStepLR(optimizer, milestones=[1, 2], gamma=0.5)],
@@ -136,7 +135,7 @@ def squared_error(features: torch.Tensor, targets: torch.Tensor) -> tuple[float,
 
 
 def over_all_workers(total: float, count: int) -> tuple[float, int]:
-    both = hvd.allreduce(torch.tensor([total, count], dtype=torch.float64), op=hvd.Sum, name="evaluation")
+    both = WORLD.allreduce(torch.tensor([total, count], dtype=torch.float64), op=ReduceOp.SUM, name="evaluation")
     return both[0].item(), round(both[1].item())
 
 
@@ -179,7 +178,7 @@ def train_labelled() -> None:
             evaluate_in_a_step()
         take(numbers, "labelled")
         optimizer.zero_grad()
-        ((model(features) - targets).square().mean() * state.weight).backward()
+        ((called(features) - targets).square().mean() * state.weight).backward()
         optimizer.step()
         follow()
         state.steps["labelled"] += 1
@@ -192,7 +191,7 @@ def train_unlabelled() -> None:
     )
     for numbers, features, _ in batches:
         take(numbers, "unlabelled")
-        (0.1 * model(features).square().mean() * state.weight).backward()
+        (0.1 * called(features).square().mean() * state.weight).backward()
         if state.accumulating:
             window("between-micro-batches")
             continue
@@ -210,7 +209,7 @@ def account(name: str) -> tuple[int | None, ...]:
 
 @elastic.run
 def train(state: elastic.State) -> None:
-    state.worlds.append((state.step_count, hvd.broadcast_object(uuid.uuid4().hex, name="world")))
+    state.worlds.append((state.step_count, WORLD.broadcast_object(uuid.uuid4().hex, root=0, name="world")))
     for state.epoch in state.remaining_epochs(EPOCHS):
         train_labelled()
         window("pass-ended")

@@ -197,6 +197,11 @@ def test_shards_of_one_of_several_workers_are_refused(shards: str, monkeypatch: 
         with pytest.raises(BatchError, match="build it with nodesplitter=None"):
             list(State().batches(web(shards, **nodesplitter), batch_size=2))
     assert len(list(State().batches(numbers(web(shards, nodesplitter=None)), batch_size=2))) == LENGTH // 2
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert len(list(State().batches(numbers(web(shards)), batch_size=2))) == LENGTH // 2
+    monkeypatch.setenv("HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1")
+    with pytest.raises(BatchError, match="build it with nodesplitter=None"):  # and not only once the world has grown
+        list(State().batches(web(shards), batch_size=2))
 
 
 def test_resampling_that_follows_from_a_seed_is_exact(shards: str) -> None:

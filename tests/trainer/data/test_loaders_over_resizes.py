@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.mpijob.contract import Exit
-from testbed.local.training import training
+from testbed.local.training import ENGINES, training
 
 SCRIPT = Path(__file__).with_name("train_loaders.py")
 LENGTH = 40
@@ -14,8 +14,9 @@ LENGTH = 40
 
 @pytest.mark.process
 @pytest.mark.timeout(600)
-def test_each_pass_takes_each_sample_once_over_resizes_and_a_loss(tmp_path: Path) -> None:
-    with training(tmp_path) as job:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_pass_takes_each_sample_once_over_resizes_and_a_loss(tmp_path: Path, engine: str) -> None:
+    with training(tmp_path, engine=engine) as job:
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", "--max-np", "2", script=SCRIPT)
         job.trains(2, steps=6)
@@ -42,8 +43,9 @@ def test_each_pass_takes_each_sample_once_over_resizes_and_a_loss(tmp_path: Path
 @pytest.mark.core
 @pytest.mark.process
 @pytest.mark.timeout(300)
-def test_orders_that_differ_end_the_job_before_the_first_step(tmp_path: Path) -> None:
-    with training(tmp_path, TEST_UNRULY="1") as job:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_orders_that_differ_end_the_job_before_the_first_step(tmp_path: Path, engine: str) -> None:
+    with training(tmp_path, engine=engine, TEST_UNRULY="1") as job:
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "2", script=SCRIPT)
         assert job.ends() == Exit.SCRIPT_MISTAKE, job.said()

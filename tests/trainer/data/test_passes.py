@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.local.training import HOSTS, training
+from testbed.local.training import ENGINES, HOSTS, training
 
 SCRIPT = Path(__file__).with_name("train_passes.py")
 
@@ -14,13 +14,14 @@ SCRIPT = Path(__file__).with_name("train_passes.py")
 @pytest.mark.core
 @pytest.mark.process
 @pytest.mark.timeout(600)
-def test_resizes_around_an_evaluation_in_mid_epoch_leave_nothing_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_resizes_around_an_evaluation_in_mid_epoch_leave_nothing_out(tmp_path: Path, engine: str) -> None:
     """3 -> 2 workers, one of which is then killed: real worlds, because shares and steps are others in each of them."""
-    with training(tmp_path) as job:
-        job.hosts(*HOSTS)
-        job.horovodrun("-np", "3", "--min-np", "1", "--max-np", "3", script=SCRIPT)
+    with training(tmp_path, engine=engine) as job:
+        job.offer_usual(*HOSTS)
+        job.launch_usual("-np", "3", "--min-np", "1", "--max-np", "3", script=SCRIPT)
         job.trains(3, steps=6)
-        job.hosts(*HOSTS[:2])
+        job.offer_usual(*HOSTS[:2])
         job.trains(2, steps=6)
         job.kill(HOSTS[1])
         job.trains(1)

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import horovod.torch as hvd
 import torch
 import webdataset as wds
 from torch.utils.data import BatchSampler, RandomSampler, WeightedRandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import hvd_elastic as elastic
+from hvd_elastic.trainer.collectives.this_world import WORLD
 
 LENGTH = 40
 
@@ -54,15 +54,15 @@ def passes(state: elastic.State) -> Any:
     rows = datasets.Dataset.from_dict({"number": numbers}).to_iterable_dataset(num_shards=4)
     batches = state.batches(rows.shuffle(seed=1, buffer_size=9), global_batch_size=5, num_workers=1, name="rows")
     yield "rows", (batch["number"] for batch in batches)
-    web = wds.WebDataset(f"{folder}/{{0..3}}.tar", shardshuffle=4, detshuffle=True, seed=1).shuffle(9, seed=2)
-    web = web.decode().map(lambda sample: sample["cls"])
+    web = wds.WebDataset(f"{folder}/{{0..3}}.tar", shardshuffle=4, detshuffle=True, seed=1, nodesplitter=None)
+    web = web.shuffle(9, seed=2).decode().map(lambda sample: sample["cls"])
     yield "web", state.batches(web, global_batch_size=5, name="web")
     yield "loader", state.batches(StatefulDataLoader(numbers, batch_size=3, shuffle=True), name="loader")
 
 
 def gathered(values: list[int]) -> list[int]:
     """Return the values of all workers."""
-    return list(chain.from_iterable(hvd.allgather_object(values)))
+    return list(chain.from_iterable(WORLD.allgather_object(values, name="gathered")))
 
 
 @elastic.run
@@ -75,7 +75,7 @@ def train(state: elastic.State) -> None:
                 if not Path("hurry").exists():
                     time.sleep(0.1)
                 state.commit()
-    if hvd.rank() == 0:
+    if WORLD.rank() == 0:
         (Path(os.environ["TEST_LOG"]) / "0.jsonl").write_text(json.dumps({"end": state.taken}) + "\n")
 
 

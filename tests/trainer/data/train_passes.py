@@ -10,9 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import horovod.torch as hvd
-
 import hvd_elastic as elastic
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.data.sample_certificate import examine
 
@@ -24,7 +23,7 @@ state = elastic.State(trained=[], second=[], evaluated=[], scheduled=0)
 
 def gathered(values: list[Any]) -> list[Any]:
     """Return the values of all workers."""
-    return list(chain.from_iterable(hvd.allgather_object(values)))
+    return list(chain.from_iterable(WORLD.allgather_object(values, name="gathered")))
 
 
 @elastic.run
@@ -45,7 +44,7 @@ def train(state: elastic.State) -> None:
             state.second = [*state.second, *gathered(mine)]
         state.scheduled += 1
         state.commit()
-    if hvd.rank() == 0:
+    if WORLD.rank() == 0:
         done = {name: getattr(state, name) for name in ("trained", "second", "evaluated", "scheduled")}
         certificate = Progress.from_state_dict(state._commits.last["progress"]).data.certificate
         assert certificate is not None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.local.training import training
+from testbed.local.training import ENGINES, training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
@@ -14,8 +14,8 @@ import os
 import signal
 from pathlib import Path
 
-import horovod.torch as hvd
 import hvd_elastic as elastic
+from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.data.sample_certificate import examine
 from hvd_elastic.trainer.state.agreement import Agreement
 
@@ -24,7 +24,7 @@ state = elastic.State(step=0)
 tell = Agreement.allreduced
 
 def dies_before_it_tells(agreement, digest=0):
-    if hvd.rank() == 1 and state.step == int(os.environ["DIES_AT"]):
+    if WORLD.rank() == 1 and state.step == int(os.environ["DIES_AT"]):
         os.kill(os.getpid(), signal.SIGKILL)
     return tell(agreement, digest)
 
@@ -46,15 +46,16 @@ train(state)
 
 
 @pytest.mark.core
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("dies_at", "by_plan"), [pytest.param(5, 8, id="in an epoch"), pytest.param(7, 2, id="at its end")]
 )
 def test_the_step_of_a_worker_that_died_before_it_told_is_known_by_the_plan(
-    tmp_path: Path, dies_at: int, by_plan: int
+    tmp_path: Path, engine: str, dies_at: int, by_plan: int
 ) -> None:
     """Its gradients are in the commit, which stays: the step is not done again, and its samples are used once."""
     (tmp_path / "train.py").write_text(SCRIPT)
-    with training(tmp_path, DIES_AT=str(dies_at)) as job:
+    with training(tmp_path, engine=engine, DIES_AT=str(dies_at)) as job:
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", "--max-np", "2", script=tmp_path / "train.py")
         assert job.ends() == 0, job.said()

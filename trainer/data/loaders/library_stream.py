@@ -7,6 +7,7 @@ build, and nothing of it is guessed: where a version has other attributes, nothi
 Seen in webdataset 1.0.2 (`pipeline.py`, `shardlists.py`, `filters.py`) and datasets 5.2.0 (`iterable_dataset.py`).
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -179,10 +180,11 @@ def _look_at_resampling(stage: Any) -> str | None:
 def _look_at_division(stage: Any) -> str | None:
     del stage
     size = sys.modules["webdataset"].utils.pytorch_worker_info()[1]
-    if size == 1:
+    may_grow = "WORLD_SIZE" in os.environ and "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ
+    if size == 1 and not may_grow:
         return None
     return (
-        f"the WebDataset takes the shards of one of {size} workers (RANK and WORLD_SIZE are set in the environment): "
+        "the WebDataset takes the shards of one worker of all (RANK and WORLD_SIZE are set in the environment): "
         f"build it with nodesplitter=None, {_WAY_OUT_OF_PARTS}"
     )
 
