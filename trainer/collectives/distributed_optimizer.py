@@ -7,7 +7,7 @@ averages, for all of them.
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.collectives.torch_engine import data_parallel
@@ -58,6 +58,17 @@ def is_averaged(optimizer: object) -> bool:
 def is_wrapped(optimizer: object) -> bool:
     """Whether `hvd.DistributedOptimizer` has returned `optimizer`."""
     return any("_allreduce_grad_async" in vars(base) for base in type(optimizer).__mro__)
+
+
+def script_optimizer(optimizer: "torch.optim.Optimizer") -> "torch.optim.Optimizer":
+    """Return the optimizer of the script's that Accelerate or Lightning Fabric has wrapped; any other as it is.
+
+    Their wrappers hand the step on to it, and neither has the hooks of an optimizer.
+    """
+    libraries = {base.__module__.partition(".")[0] for base in type(optimizer).__mro__}
+    if libraries & {"accelerate", "lightning", "lightning_fabric"} and hasattr(optimizer, "optimizer"):
+        return cast("torch.optim.Optimizer", optimizer.optimizer)
+    return optimizer
 
 
 def sums_gradients(optimizer: object) -> bool:

@@ -116,6 +116,13 @@ class PassOptions:
         yield from _problems_of_data(dataset, has_sampler=self.draws_order)
 
 
+def moving(move: Callable[[Any], Any] | None, prefetcher: Prefetcher | None) -> Prefetcher | None:
+    """Return a prefetcher that moves each batch first; `prefetcher` may be the script's."""
+    if move is None:
+        return prefetcher
+    return lambda batches: (prefetcher or iter)(map(move, batches))
+
+
 def _refuse_sizes(given: Sequence[str], *, name: str) -> None:
     """Refuse sizes in samples beside a batch sampler. Raises BatchError."""
     job = [each for each in (ENV_BATCH_GLOBAL, ENV_BATCH_PER_WORKER) if os.environ.get(each)]

@@ -8,11 +8,12 @@ from torch.utils.data import DataLoader
 
 from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.trainer.collectives.this_world import WORLD
+from hvd_elastic.trainer.collectives.torch_engine.library_worlds import prepared_loader
 from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.batches import Batches, count_samples
 from hvd_elastic.trainer.data.loaders.loader import Collate
 from hvd_elastic.trainer.data.loaders.loader_options import merged_options
-from hvd_elastic.trainer.data.pass_options import PassOptions, Prefetcher
+from hvd_elastic.trainer.data.pass_options import PassOptions, Prefetcher, moving
 from hvd_elastic.trainer.data.progress import TRAIN, Progress, Samples
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable.durable_tier import TierSettings
@@ -120,7 +121,8 @@ class EpochsMixin:
             dataset: map-style (`__getitem__`, `__len__`) or iterable, the same on every worker. An iterable one must
                 yield the same samples in the same order on every worker. If it has `iterate_from(position)`, it is not
                 read from its beginning after a resize. Or a DataLoader, torch's or torchdata's StatefulDataLoader: its
-                data set, its sampler and its options are then used where nothing else is given here.
+                data set, its sampler and its options are then used where nothing else is given here. Or what
+                `accelerator.prepare` or `fabric.setup_dataloaders` has made of one: batches are moved to its device.
             batch_size: samples per step and worker. Give either this or `global_batch_size`.
             global_batch_size: samples per step over all workers. The job's own batch size (`HVD_ELASTIC_BATCH_GLOBAL`,
                 `HVD_ELASTIC_BATCH_PER_WORKER`) takes precedence over both.
@@ -165,6 +167,10 @@ class EpochsMixin:
             "collate_fn": collate_fn,
             **loading,
         }
+        if (prepared := prepared_loader(dataset)) is not None:
+            dataset, prefetcher = prepared.loader, moving(prepared.move, prefetcher)
+            if prepared.splits_batches and batch_size is None and global_batch_size is None:
+                global_batch_size = dataset.batch_size
         if isinstance(dataset, DataLoader):
             dataset, given = (
                 dataset.dataset,

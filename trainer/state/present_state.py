@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
-from hvd_elastic.trainer.collectives.distributed_optimizer import split_steps, sums_gradients
+from hvd_elastic.trainer.collectives.distributed_optimizer import script_optimizer, split_steps, sums_gradients
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.loop_hints import Counts
@@ -42,7 +42,7 @@ class PresentState:
     def watch(self, name: str, optimizer: torch.optim.Optimizer) -> None:
         """Give an attribute of this name the hooks if it is part of the state."""
         if name in self.objects:
-            self.hooks.watch(optimizer)
+            self.hooks.watch(script_optimizer(optimizer))
 
     def tree(self) -> Tree:
         """Return all of it, without copies of the tensors."""

@@ -13,6 +13,7 @@ from hvd_elastic.trainer.collectives.torch_engine.torchrun_environment import To
 def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[TorchrunEnvironment]:
     for name in ("RANK", "WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "before")
     asked = TorchrunEnvironment()
     yield asked
     asked.world_known()
@@ -48,6 +49,20 @@ def test_what_has_nothing_to_do_with_it_is_read_as_ever(environment: TorchrunEnv
     assert "RANK" not in dict(os.environ)
     with pytest.raises(KeyError):
         os.environ["NO_SUCH_VARIABLE"]
+
+
+def test_that_it_is_torchrun_is_known_at_once(environment: TorchrunEnvironment) -> None:
+    """Lightning asks by it whether its processes are there already."""
+    environment.await_world(lambda: pytest.fail("it was asked"))
+    assert os.environ["TORCHELASTIC_RUN_ID"] == "local"
+
+
+def test_a_library_that_guesses_as_it_is_imported_does_not_wait(environment: TorchrunEnvironment) -> None:
+    """Those that train would wait until it is."""
+    environment.await_world(lambda: pytest.fail("it was asked"))
+    module = {"__name__": "lightning_fabric.utilities.rank_zero"}
+    exec("import os\ndef rank():\n    return os.environ.get('RANK')\nfound = rank()", module)
+    assert module["found"] is None
 
 
 def test_another_thread_does_not_wait(environment: TorchrunEnvironment) -> None:

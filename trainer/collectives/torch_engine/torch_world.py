@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_RESTARTS
 from hvd_elastic.trainer.collectives.collective_calls import WAITED
-from hvd_elastic.trainer.collectives.torch_engine import data_parallel
+from hvd_elastic.trainer.collectives.torch_engine import data_parallel, library_worlds
 from hvd_elastic.trainer.collectives.torch_engine.torchrun_environment import torchrun_variables
 from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, UnformedWorldError
 
@@ -141,8 +141,10 @@ class TorchTrainingWorld:
         data_parallel.THIS_PROCESS.enter_world()
 
     def tell_script(self) -> None:
-        """Set what `torchrun` tells a script, of the world that is about to form."""
-        os.environ.update(torchrun_variables(os.environ, restarts=self._worlds))
+        """Set what `torchrun` tells a script and its libraries, of the world that is about to form."""
+        told = torchrun_variables(os.environ, restarts=self._worlds)
+        os.environ.update(told)
+        library_worlds.enter_world(told)
 
     def shutdown(self) -> None:
         if self.is_initialized():

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.trainer.collectives.distributed_optimizer import script_optimizer
 from hvd_elastic.trainer.elastic.state_protocol import DurableState
 from hvd_elastic.trainer.telemetry.code_places import place_of
 
@@ -26,7 +27,7 @@ def refused(state: DurableState) -> Iterator[None]:
     import torch
 
     modules = [value for value in vars(state).values() if isinstance(value, torch.nn.Module)]
-    optimizers = [value for value in vars(state).values() if isinstance(value, torch.optim.Optimizer)]
+    optimizers = [script_optimizer(each) for each in vars(state).values() if isinstance(each, torch.optim.Optimizer)]
     with contextlib.ExitStack() as hooks:
         if state.step_count:
             load = _Load(modules)

@@ -8,6 +8,8 @@ import gc
 from collections.abc import Iterator, Sequence
 
 from hvd_elastic.trainer.collectives.distributed_optimizer import is_wrapped
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
+from hvd_elastic.trainer.collectives.torch_engine import library_worlds
 from hvd_elastic.trainer.elastic.mistakes.alive import alive
 from hvd_elastic.trainer.elastic.mistakes.refused_optimizers import LAZY, has_lazy
 
@@ -48,7 +50,11 @@ def _look(state: object) -> list[str]:
     others = [thing for thing in alive((torch.optim.Optimizer, ElasticSampler)) if not _among(thing, values)]
     lazy = [LAZY] if any(has_lazy([*model.parameters(), *model.buffers()]) for model in models) else []
     left_out = _optimizer_left_out(models, optimizers, others)
-    return [*lazy, *left_out, *_sampler_left_out(others), *_position_in_state(state)]
+    return [*lazy, *left_out, *_sampler_left_out(others), *_position_in_state(state), *_of_libraries(values)]
+
+
+def _of_libraries(values: Sequence[object]) -> Iterator[str]:
+    return library_worlds.problems(values) if IS_TORCH else iter(())
 
 
 def _is_optimizer(value: object) -> bool:
