@@ -131,7 +131,7 @@ test-faults: $(STAMP)  ## what else can befall a job on that cluster, with both 
 causes: $(STAMP)  ## what the ledger says of nine kinds of faults on the real cluster: SEEDS=N times each, from FIRST_SEED=N on
 	CAUSE_SEEDS=$(SEEDS) CAUSE_FIRST_SEED=$(FIRST_SEED) $(BIN)/pytest tests/cluster/test_causes.py -m cluster
 
-soak: $(STAMP)  ## random faults on the real cluster: SEEDS=N schedules for each launcher, from FIRST_SEED=N on
+soak: $(STAMP)  ## random faults on the real cluster: SEEDS=N schedules for each launcher and engine, from FIRST_SEED=N on
 	FAULT_SEEDS=$(SEEDS) FAULT_FIRST_SEED=$(FIRST_SEED) $(BIN)/pytest tests/cluster/test_random_faults.py -m cluster
 
 bench-cluster: $(STAMP)  ## preemption, dead process and lost node on the real cluster, stock beside the product

@@ -1,8 +1,8 @@
 """The training job of benchmarks/launcher.py: it logs each step, and kills a worker at a moment that it is told.
 
-With `--patched` it has the product's worker side, else Horovod's own. A file `HOST:LOCAL_RANK@POINT` in WORKER_TROUBLE
-names who dies when this process comes to that point: `arriving` (imports done, before `hvd.init()`) or `interrupted`
-(this process stops training because the hosts have changed).
+With `--patched` it has the product's worker side, over the engine of HVD_ELASTIC_ENGINE, else Horovod's own. A file
+`HOST:LOCAL_RANK@POINT` in WORKER_TROUBLE names who dies when this process comes to that point: `arriving` (imports
+done, before `hvd.init()`) or `interrupted` (this process stops training because the hosts have changed).
 """
 
 import json
@@ -19,10 +19,25 @@ if "--patched" in sys.argv:
     horovod_patches.install()
     import_what_comes_next()  # as a standby has done
 
-import horovod.torch as hvd
 import torch
 import torch._dynamo  # The first optimizer imports it, after hvd.init(); a standby has done it ahead.
-from horovod.common.exceptions import HostsUpdatedInterrupt
+
+IS_TORCH = os.environ.get("HVD_ELASTIC_ENGINE") == "torch"
+if IS_TORCH:
+    from torch import distributed
+    from torch.nn.parallel import DistributedDataParallel
+
+    import hvd_elastic as elastic
+    from hvd_elastic.trainer.collectives.errors import HostsUpdatedInterrupt
+
+    init, run, StateOfEngine = elastic.init, elastic.run, elastic.State
+    rank, size = distributed.get_rank, distributed.get_world_size
+else:
+    import horovod.torch as hvd
+    from horovod.common.exceptions import HostsUpdatedInterrupt
+
+    init, run, StateOfEngine = hvd.init, hvd.elastic.run, hvd.elastic.TorchState
+    rank, size = hvd.rank, hvd.size
 
 NAME = f"{os.environ['HOROVOD_HOSTNAME']}:{os.environ['HOROVOD_LOCAL_RANK']}"
 STEPS, STEP_SECONDS = int(os.environ["WORKER_STEPS"]), float(os.environ["WORKER_STEP_SECONDS"])
@@ -50,8 +65,8 @@ def trouble(point: str) -> None:
     )
 
 
-class State(hvd.elastic.TorchState):  # type: ignore[misc]
-    """Horovod's own state, which also logs each notification."""
+class State(StateOfEngine):  # type: ignore[misc, valid-type]
+    """The engine's own state, which also logs each notification."""
 
     def on_hosts_updated(self, timestamp: int, update_res: object) -> None:
         log("notified")
@@ -60,25 +75,26 @@ class State(hvd.elastic.TorchState):  # type: ignore[misc]
 
 log("started")
 trouble("arriving")
-hvd.init()
+init()
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH))
-optimizer = hvd.DistributedOptimizer(
-    torch.optim.SGD(model.parameters(), lr=0.01), named_parameters=model.named_parameters()
-)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+called = DistributedDataParallel(model) if IS_TORCH else model
+if not IS_TORCH:
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 data = torch.randn(8, WIDTH)
 
 
-@hvd.elastic.run  # type: ignore[untyped-decorator]
+@run
 def train(state: State) -> None:
-    log("joined", rank=hvd.rank(), size=hvd.size(), step=state.step)
+    log("joined", rank=rank(), size=size(), step=state.step)
     while state.step < STEPS:
         time.sleep(STEP_SECONDS)
         optimizer.zero_grad()
-        model(data).square().mean().backward()
+        called(data).square().mean().backward()
         optimizer.step()
         state.step += 1
-        log("step", rank=hvd.rank(), size=hvd.size(), step=state.step)
+        log("step", rank=rank(), size=size(), step=state.step)
         try:
             state.commit()
         except HostsUpdatedInterrupt:
@@ -86,5 +102,5 @@ def train(state: State) -> None:
             raise
 
 
-train(State(model, optimizer, step=0))
+train(State(model=model, optimizer=optimizer, step=0))
 log("finished")

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import horovod.torch as hvd
 import torch
 from torch.nn import functional
 
@@ -15,6 +14,8 @@ import hvd_elastic as elastic
 from hvd_elastic.local.demo.demo_data import digits
 from hvd_elastic.local.demo.demo_model import build_model
 from hvd_elastic.mpijob.contract import ENV_OUTPUT
+from hvd_elastic.trainer.collectives.this_world import WORLD
+from testbed.local.either_engine import averaging
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--epochs", type=int, required=True)
@@ -41,7 +42,7 @@ output = Path(os.environ[ENV_OUTPUT])
 elastic.init()
 model = build_model(images.train_images.shape[-1], seed=args.seed)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+called, optimizer = averaging(model, optimizer)
 
 
 def evaluated() -> dict[str, float]:
@@ -58,15 +59,15 @@ def train(state: Any) -> None:
         for batch, wanted in state.batches(data, batch_size=args.batch_size, seed=args.seed):
             began = time.monotonic()
             optimizer.zero_grad()
-            (functional.cross_entropy(model(batch), wanted) * state.weight).backward()
+            (functional.cross_entropy(called(batch), wanted) * state.weight).backward()
             optimizer.step()
             time.sleep(max(0.0, args.step_seconds - (time.monotonic() - began)))
             state.commit()
-        if hvd.rank() == 0:
+        if WORLD.rank() == 0:
             with (output / "epochs.jsonl").open("a") as lines:
-                lines.write(json.dumps({"epoch": state.epoch, "size": hvd.size(), **evaluated()}) + "\n")
+                lines.write(json.dumps({"epoch": state.epoch, "size": WORLD.size(), **evaluated()}) + "\n")
 
 
 train(elastic.State(model=model, optimizer=optimizer, epoch=0))
-if hvd.rank() == 0:
+if WORLD.rank() == 0:
     torch.save(model.state_dict(), output / "weights.pt")

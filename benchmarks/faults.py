@@ -30,7 +30,7 @@ from benchmarks.faulted.fault_cost import FaultCost
 from benchmarks.faulted.victim import START_SECONDS, Victim, standing
 from benchmarks.replay.sample_account import sample_account
 from benchmarks.report.record import NEVER, Column, Record, Table, Value, figure, spread
-from benchmarks.systems.product import HOROVODRUN, LAUNCH
+from benchmarks.systems.product import HOROVODRUN, LAUNCH, LAUNCH_TORCH
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import SIZE, System, add_systems_option
 from benchmarks.systems.torchelastic import TORCHELASTIC
@@ -43,7 +43,7 @@ from testbed.kube import waiting
 from testbed.kube.errors import ClusterError, DeadlineError
 from testbed.kube.kubectl import condition_of
 
-CONTENDERS: Final = (LAUNCH, HOROVODRUN, STOCK, TORCHELASTIC)
+CONTENDERS: Final = (LAUNCH, LAUNCH_TORCH, HOROVODRUN, STOCK, TORCHELASTIC)
 EPOCH_SECONDS: Final = 1.5
 """A fault comes in another part of an epoch each round: it matters to who begins epochs anew."""
 OUT: Final = Path("out/bench-faults")

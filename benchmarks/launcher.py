@@ -1,6 +1,8 @@
-"""`hvd-elastic launch` beside stock `horovodrun`, on this machine, with a real job of torch and Horovod over Gloo.
+"""`hvd-elastic launch` with either engine beside stock `horovodrun`, on this machine, with a real job over Gloo.
 
     python -m benchmarks.launcher [--rounds N] [--stock-rounds N] [--patience SECONDS]
+
+Over torch.distributed the job has a DistributedDataParallel, and our State in the place of Horovod's.
 
 A stall is the longest pause between two steps around the change, of the survivor for which it is longest. A job that
 ends, or takes no step in its new size within the patience, is reported so, and the next change gets a new job.
@@ -23,17 +25,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value, spread, spread_columns
+from hvd_elastic.mpijob.contract import ENV_ENGINE, Engine
 from testbed.local.harness import Job, own_addresses
 from testbed.local.harness import job as make_job
 
 WORKER = str(Path(__file__).with_name("_launcher_worker.py"))
 START_SECONDS = 90.0
+TORCH_SECONDS = 0.3
 STEPS_AFTER = 10
 """Steps that the world must take in its new size, so that a second reset right after the first one counts too."""
 
@@ -250,13 +254,18 @@ class Bench:
         self._trial = None
 
 
-# --- The two launchers ------------------------------------------------------------------------------------------------
+# --- The launchers ------------------------------------------------------------------------------------------------
 
 FLAGS = ("-np", "1", "--min-np", "1", "--max-np", "4")
 
 
 def launch(job: Job) -> None:
     job.launch(*FLAGS, command=[sys.executable, WORKER, "--patched"])
+
+
+def launch_torch(job: Job) -> None:
+    job.environment[ENV_ENGINE] = Engine.TORCH
+    launch(job)
 
 
 def horovodrun(job: Job) -> None:
@@ -270,6 +279,7 @@ OURS = Launcher(
     hosts=lambda: (f"h{number}" for number in itertools.count()),
     killer=lambda names, _: (names[0], "interrupted"),
 )
+OURS_TORCH = replace(OURS, name="launch, torch.distributed", start=launch_torch)
 STOCK = Launcher(
     name="horovodrun",
     start=horovodrun,
@@ -288,11 +298,10 @@ def main() -> None:
     record = Record(name="launcher", question="How long does training stand still, under each launcher?")
     os.environ["OMP_NUM_THREADS"] = "1"
     subprocess.run([sys.executable, "-c", "import horovod.torch, torch._dynamo"], check=True)
-    ours, stock = (
-        run(launcher, count, flags.patience) for launcher, count in ((OURS, flags.rounds), (STOCK, flags.stock_rounds))
-    )
-    record.add(table(ours, stock))
-    record.promise(*aims(ours, stock))
+    counts = ((OURS, flags.rounds), (OURS_TORCH, flags.rounds), (STOCK, flags.stock_rounds))
+    ours, over_torch, stock = (run(launcher, count, flags.patience) for launcher, count in counts)
+    record.add(table(ours, over_torch, stock))
+    record.promise(*aims(ours, stock), *torch_aims(over_torch))
     record.write()
 
 
@@ -317,11 +326,25 @@ def aims(ours: dict[str, Row], stock: dict[str, Row]) -> Iterator[Aim]:
             yield Aim(what=what, bound=change.times_stock, measured=theirs / mine, is_least=True, format=".0f")
 
 
-def table(ours: dict[str, Row], stock: dict[str, Row]) -> Table:
-    rows: list[list[Value]] = []
-    for change in (*CHANGES, NOTICE):
-        our_row, stock_row = ours[change.label], stock[change.label]
-        rows.append([change.label, *our_row.cells(), change.bound, *stock_row.cells()])
+def torch_aims(over_torch: dict[str, Row]) -> Iterator[Aim]:
+    """What was promised over torch.distributed, where a kill is no slower than a resize."""
+    for change in (each for each in CHANGES if each.make is not newcomer_dies):
+        if not math.isnan(measured := over_torch[change.label].median()):
+            what = f"seconds, {change.label}, over torch.distributed"
+            yield Aim(what=what, bound=TORCH_SECONDS, measured=measured, format=".3f")
+
+
+def table(ours: dict[str, Row], over_torch: dict[str, Row], stock: dict[str, Row]) -> Table:
+    rows: list[list[Value]] = [
+        [
+            change.label,
+            *ours[change.label].cells(),
+            change.bound,
+            *over_torch[change.label].cells(),
+            *stock[change.label].cells(),
+        ]
+        for change in (*CHANGES, NOTICE)
+    ]
     return Table(
         name="launcher",
         title="Seconds for which the survivor that waits longest stands still",
@@ -330,6 +353,8 @@ def table(ours: dict[str, Row], stock: dict[str, Row]) -> Table:
             *spread_columns("launch", format=".3f"),
             Column(title="launch, never"),
             Column(title="promised, at most", format=".3g"),
+            *spread_columns("torch.distributed", format=".3f"),
+            Column(title="torch.distributed, never"),
             *spread_columns("horovodrun", format=".3f"),
             Column(title="horovodrun, never"),
         ),

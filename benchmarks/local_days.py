@@ -1,7 +1,7 @@
 """Goodput over windows of recorded days on this machine: the product beside Ray Train, torchft and torchrun.
 
     python -m benchmarks.local_days [--seconds 240 | --real-time] [--windows 2 | held-out | real-time | NAME,NAME]
-                                    [--systems launch,torchrun,ray-train,torchft] [--resume | --recorded]
+                                    [--systems launch,launch-torch,torchrun,ray-train,torchft] [--resume | --recorded]
 
 The windows are those of `benchmarks.recorded_days`, replayed without Kubernetes: up to three hosts of one worker each,
 which are taken as Kubernetes takes pods (SIGTERM, then SIGKILL after 30 s) and started again when the window gives them
@@ -20,6 +20,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -35,10 +36,12 @@ from benchmarks.replay.window_options import add_window_options, is_measured, me
 from benchmarks.replay.window_tables import GOODPUT_AIM, goodput_aims, row, system_table, window_table
 from benchmarks.report.record import Record
 from benchmarks.systems.system import add_systems_option
+from hvd_elastic.mpijob.contract import Engine
 
 OUT: Final = Path("out/bench-local-days")
 SYSTEMS: Final = (
     LocalSystem(name="launch", start=launch),
+    LocalSystem(name="launch-torch", start=partial(launch, engine=Engine.TORCH)),
     LocalSystem(name="torchrun", start=torchrun),
     LocalSystem(name="ray-train", start=ray_train),
     LocalSystem(name="torchft", start=torchft),

@@ -2,7 +2,7 @@
 
     python -m benchmarks.recorded_days [--seconds 240 | --real-time] [--windows 8 | held-out | real-time | NAME,NAME]
                                        [--resume | --recorded]
-                                       [--systems launch,horovodrun,elastic-kueue,stock,torchelastic,kueue]
+                                       [--systems launch,launch-torch,horovodrun,elastic-kueue,stock,torchelastic,kueue]
 
 Which windows there are, benchmarks/replay/trace_window.py says; inference pods replay them as in
 benchmarks/simulation_truth.py. Each system trains the same small network on the same digits, in steps of at least 50
@@ -36,7 +36,7 @@ from benchmarks.replay.window_options import add_window_options, is_measured, me
 from benchmarks.replay.window_picture import lane, window_picture
 from benchmarks.replay.window_tables import GOODPUT_AIM, goodput_aims, row, system_table, window_table
 from benchmarks.report.record import Record
-from benchmarks.systems.product import HOROVODRUN, LAUNCH
+from benchmarks.systems.product import HOROVODRUN, LAUNCH, LAUNCH_TORCH
 from benchmarks.systems.queued import ELASTIC_KUEUE, KUEUE
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import add_systems_option
@@ -47,9 +47,9 @@ from testbed.kube import cluster as kube
 from testbed.kube.errors import DeadlineError
 
 OUT: Final = Path("out/bench-recorded-days")
-_AIMS: Final = {LAUNCH.name: GOODPUT_AIM, HOROVODRUN.name: GOODPUT_AIM, ELASTIC_KUEUE.name: 0.95}
+_AIMS: Final = {each.name: GOODPUT_AIM for each in (LAUNCH, LAUNCH_TORCH, HOROVODRUN)} | {ELASTIC_KUEUE.name: 0.95}
 """In a queue a worker waits for its quota before it waits for a GPU."""
-CONTENDERS: Final = (LAUNCH, HOROVODRUN, ELASTIC_KUEUE, STOCK, TORCHELASTIC, KUEUE)
+CONTENDERS: Final = (LAUNCH, LAUNCH_TORCH, HOROVODRUN, ELASTIC_KUEUE, STOCK, TORCHELASTIC, KUEUE)
 
 
 def main() -> None:

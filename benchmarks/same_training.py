@@ -1,6 +1,6 @@
 """Is the training the same, whatever happens to its workers? Random schedules beside undisturbed runs.
 
-    python -m benchmarks.same_training [--schedules 20] [--seeds 20] [--epochs 12] [--dtype float32]
+    python -m benchmarks.same_training [--schedules 20] [--seeds 20] [--epochs 12] [--dtype float32] [--engine torch]
 
 The model of the demo learns scikit-learn's digits with a global batch of 64 samples, without dropout. All runs begin
 with the same weights and the same order of samples, but for those with another seed.
@@ -8,10 +8,13 @@ with the same weights and the same order of samples, but for those with another 
 - *undisturbed*: in worlds of one, two and three workers, from the first step to the last; of each two runs. What
   differs between the sizes is the order of summation. From three workers on it may differ between two runs, too: which
   gradients Horovod sums in one buffer depends on when they are ready. HOROVOD_FUSION_THRESHOLD=0 sums each by itself.
+- *over torch.distributed*: the same, beside the runs over Horovod in worlds of the same size.
 - *schedules*: the number of hosts changes at random times to one, two or three, by preemptions with a grace period, and
   a host's processes are killed, as the seed of the schedule says.
 - *other seeds*: one worker, undisturbed, other first weights and another order of samples: what researchers call
   noise.
+
+Schedules and other seeds are over `--engine`, by default Horovod.
 
 No figure is a time. What the runs have written is in `--output` (out/same-training).
 """
@@ -22,7 +25,7 @@ import random
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,7 +37,7 @@ from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.client.bench.line_chart import Axis, Line, line_chart, round_steps
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.local.local_job import LocalJob, local_cluster, local_job, warm_up
-from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_OUTPUT
+from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_OUTPUT, Engine
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.job_reader import read_job
 
@@ -78,25 +81,41 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--engine", type=Engine, choices=tuple(Engine), default=Engine.HOROVOD)
     parser.add_argument("--output", type=Path, default=Path("out/same-training"))
     options = parser.parse_args()
-    undisturbed = [_run(options, f"undisturbed-{size}-{turn}", hosts=size) for size in SIZES for turn in (1, 2)]
-    schedules = [_run(options, f"schedule-{seed}", schedule=seed) for seed in range(options.schedules)]
-    others = [_run(options, f"seed-{seed}", seed=seed) for seed in range(1, options.seeds + 1)]
+    undisturbed = {
+        engine: [
+            _run(options, f"undisturbed-{engine}-{size}-{turn}", engine, hosts=size)
+            for size in SIZES
+            for turn in (1, 2)
+        ]
+        for engine in Engine
+    }
+    schedules = [_run(options, f"schedule-{seed}", options.engine, schedule=seed) for seed in range(options.schedules)]
+    others = [_run(options, f"seed-{seed}", options.engine, seed=seed) for seed in range(1, options.seeds + 1)]
     _report(options, undisturbed, schedules, others)
 
 
 # --- One run ---------------------------------------------------------------------------------------------------------
 
 
-def _run(options: argparse.Namespace, name: str, *, hosts: int = 1, schedule: int | None = None, seed: int = 0) -> Run:
+def _run(
+    options: argparse.Namespace,
+    name: str,
+    engine: Engine,
+    *,
+    hosts: int = 1,
+    schedule: int | None = None,
+    seed: int = 0,
+) -> Run:
     folder = (options.output / options.dtype / name).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.*"):
         old.unlink()
     count = hosts if schedule is None else MOST_HOSTS
     seconds = 0.0 if schedule is None else STEP_SECONDS
-    spec = _job(options, seed=seed, hosts=count, step_seconds=seconds)
+    spec = _job(options, engine, seed=seed, hosts=count, step_seconds=seconds)
     environment = local_environment(spec) | {ENV_EVENTS: str(folder), ENV_OUTPUT: str(folder)}
     killed = 0
     with (folder / "output.log").open("wb") as output, local_cluster(spec, environment=environment) as cluster:
@@ -112,7 +131,7 @@ def _run(options: argparse.Namespace, name: str, *, hosts: int = 1, schedule: in
     return run
 
 
-def _job(options: argparse.Namespace, *, seed: int, hosts: int, step_seconds: float) -> JobSpec:
+def _job(options: argparse.Namespace, engine: Engine, *, seed: int, hosts: int, step_seconds: float) -> JobSpec:
     flags = {
         "--epochs": options.epochs,
         "--batch-size": BATCH,
@@ -127,6 +146,7 @@ def _job(options: argparse.Namespace, *, seed: int, hosts: int, step_seconds: fl
         "workers.start": hosts,
         "workers.max": hosts,
         "launcher": "launch",
+        "engine": engine.value,
         "batch.global": BATCH,
     }
     return read_job(None, values)
@@ -227,10 +247,15 @@ def _weights_apart(run: Run, reference: Run) -> float:
 
 
 def _report(
-    options: argparse.Namespace, undisturbed: Sequence[Run], schedules: Sequence[Run], others: Sequence[Run]
+    options: argparse.Namespace,
+    over: Mapping[Engine, Sequence[Run]],
+    schedules: Sequence[Run],
+    others: Sequence[Run],
 ) -> None:
+    """`over`: the undisturbed runs."""
+    undisturbed = over[options.engine]
     reference = undisturbed[-1]
-    groups = {f"undisturbed, world of {size}": undisturbed[2 * size - 2 : 2 * size] for size in SIZES}
+    groups = {f"undisturbed, world of {size}": _of_size(undisturbed, size) for size in SIZES}
     groups |= {"random schedules": schedules, "other seeds": others}
     resizes = sum(len(run.sizes) - 1 for run in schedules)
     record = Record(name="same_training", question="Is the training the same, whatever happens to its workers?")
@@ -243,8 +268,25 @@ def _report(
             note=f"In the schedules: {resizes} resizes, {sum(run.killed for run in schedules)} hosts killed.",
         )
     )
+    record.add(
+        Table(
+            name=f"same-training-engines-{options.dtype}",
+            title="Undisturbed runs over torch.distributed, beside the first over Horovod in a world of the same size",
+            columns=COLUMNS,
+            rows=[
+                _difference(
+                    f"world of {size}", _of_size(over[Engine.TORCH], size), _of_size(over[Engine.HOROVOD], size)[0]
+                )
+                for size in SIZES
+            ],
+        )
+    )
     record.pictures["loss"] = _picture(reference, schedules, others)
     record.write()
+
+
+def _of_size(runs: Sequence[Run], size: int) -> Sequence[Run]:
+    return runs[2 * size - 2 : 2 * size]
 
 
 def _picture(reference: Run, schedules: Sequence[Run], others: Sequence[Run]) -> str:

@@ -10,7 +10,7 @@ from benchmarks.peers.local_system import EVENTS, Places
 from hvd_elastic.local.local_cluster import LocalCluster
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.local.local_job import local_cluster, local_job, warm_up
-from hvd_elastic.mpijob.contract import ENV_EVENTS
+from hvd_elastic.mpijob.contract import ENV_EVENTS, Engine
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.job_reader import read_job
 
@@ -44,9 +44,9 @@ class LaunchHosts:
 
 
 @contextmanager
-def launch(folder: Path, size: int) -> Iterator[Places]:
+def launch(folder: Path, size: int, *, engine: Engine = Engine.HOROVOD) -> Iterator[Places]:
     """Train on hosts of `hvd-elastic run`."""
-    spec = _job(folder, size)
+    spec = _job(folder, size, engine)
     environment = {**local_environment(spec, script_environment()), ENV_EVENTS: str(folder / EVENTS)}
     with (folder / "launcher.log").open("wb") as log, local_cluster(spec, environment=environment) as cluster:
         warm_up(cluster, spec, lambda _: None)
@@ -54,7 +54,7 @@ def launch(folder: Path, size: int) -> Iterator[Places]:
             yield LaunchHosts(cluster=cluster)
 
 
-def _job(folder: Path, size: int) -> JobSpec:
+def _job(folder: Path, size: int, engine: Engine) -> JobSpec:
     command = ["python", str(SCRIPTS / "paced.py"), "--log-samples", "--stop", str(folder / "stop")]
     values = {
         "name": "days",
@@ -63,5 +63,6 @@ def _job(folder: Path, size: int) -> JobSpec:
         "workers.start": size,
         "workers.max": size,
         "launcher": "launch",
+        "engine": engine.value,
     }
     return read_job(None, values)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.mpijob.contract import Engine, Role
 from testbed.cluster import inference, pods
 from testbed.cluster.faults import SSHD, STANDBY, end_sidecar, signal_processes
 from testbed.cluster.inference import Inference
@@ -81,16 +81,20 @@ class Chaos:
 
 
 @pytest.fixture
-def chaos(cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str) -> tuple[Chaos, Job]:
-    job = start(cluster, namespace, launcher, checkpoint=DURABLE)
+def chaos(cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str, engine: Engine) -> tuple[Chaos, Job]:
+    job = start(cluster, namespace, launcher, engine=engine.value, checkpoint=DURABLE)
     job.wait_size(SIZE)
     job.wait_steps(20)
     return Chaos(cluster, job, inference.deploy(cluster, namespace), timeline), job
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
-@pytest.mark.parametrize("launcher", ["launch", "horovodrun"])
-def test_no_seed_loses_anything(chaos: tuple[Chaos, Job], timeline: Timeline, launcher: str, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("launcher", "engine"),
+    [("launch", Engine.HOROVOD), ("horovodrun", Engine.HOROVOD), ("launch", Engine.TORCH)],
+)
+@pytest.mark.usefixtures("launcher", "engine")
+def test_no_seed_loses_anything(chaos: tuple[Chaos, Job], timeline: Timeline, seed: int) -> None:
     does, job = chaos
     for action in schedule(seed, ACTIONS):
         time.sleep(action.delay_seconds)
