@@ -1,6 +1,6 @@
 """Is every sample used once, what does a lost host cost, how long does training stand still: of any trainer.
 
-    python -m benchmarks.conformance [--systems launch,torchrun,ray-train,torchft] [--rounds 5] [--patience 120]
+    python -m benchmarks.conformance [--systems launch,launch-torch,torchrun] [--rounds 5] [--patience 120]
     python -m benchmarks.conformance --trainer NAME -- COMMAND ...      yours: the command of one host
     python -m benchmarks.conformance --check FOLDER --samples N         of a log that is there
 
@@ -43,7 +43,7 @@ Costs = dict[tuple[str, HostChange], list[FaultCost]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_systems_option(parser, SYSTEMS, default=SYSTEMS[:2])
+    add_systems_option(parser, SYSTEMS, default=SYSTEMS[:3])
     parser.add_argument("--trainer", metavar="NAME", help="measure COMMAND alone, under this name")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--patience", type=float, default=120.0, help="seconds after which what has not come is never")
