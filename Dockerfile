@@ -1,6 +1,7 @@
 # The image of a job: launcher, discovery sidecar and workers (docs/image.md).
 #
 #   docker build -t hvd-elastic .
+#   docker build --build-arg ENGINE=torch -t hvd-elastic:torch .                               without Horovod
 #   docker build --build-arg ACCELERATOR=cuda -t hvd-elastic:cuda .                            Horovod with NCCL
 #   docker build --build-arg ACCELERATOR=cuda --build-arg NETWORK=efa -t hvd-elastic:efa .     and AWS's adapters
 #   docker build --build-context wheels=DIR ...      takes DIR/horovod-*.whl instead of building Horovod
@@ -14,6 +15,8 @@ ARG BASE=docker.io/library/debian@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e
 # The day whose packages of Debian are taken, and where from. Empty: apt keeps the sources of BASE.
 ARG SNAPSHOT=20260918T000000Z
 ARG SNAPSHOT_ARCHIVE=http://snapshot.debian.org/archive
+# horovod or torch: what jobs average over. torch: Horovod is neither compiled nor in the image.
+ARG ENGINE=horovod
 # cpu or cuda: what Horovod is compiled for, where it is compiled.
 ARG ACCELERATOR=cpu
 # tcp or efa: efa adds AWS's libfabric, and the plugin through which NCCL uses it.
@@ -135,7 +138,7 @@ RUN --mount=type=cache,id=hvd-elastic-horovod,target=/var/cache/horovod,sharing=
         && cp "$wheel" /wheels/; \
     fi
 
-FROM dependencies AS runtime
+FROM dependencies AS reachable
 ARG NETWORK
 ARG EFA_SITE
 ARG EFA_INSTALLER
@@ -149,9 +152,16 @@ RUN if /usr/sbin/sshd -G -o PerSourcePenalties=no >/dev/null 2>&1; then \
         echo "PerSourcePenalties no" >>/etc/ssh/sshd_config; \
     fi
 COPY --chmod=0755 docker/ssh /usr/local/bin/ssh
+
+FROM reachable AS engine-torch
+ENV HVD_ELASTIC_ENGINE=torch
+
+FROM reachable AS engine-horovod
 COPY --from=horovod /wheels/horovod-*.whl /opt/wheels/
 RUN uv pip install --quiet --no-cache --offline --python /opt/hvd-elastic/bin/python --no-deps --compile-bytecode \
         /opt/wheels/horovod-*.whl
+
+FROM engine-${ENGINE} AS runtime
 ENV PATH=/opt/hvd-elastic/bin:/usr/local/bin:/usr/bin:/bin \
     VIRTUAL_ENV=/opt/hvd-elastic \
     SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \

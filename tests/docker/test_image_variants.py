@@ -1,4 +1,5 @@
-"""The image for GPUs, and the one for Elastic Fabric Adapters, too: built whole, on a machine that has neither.
+"""The image without Horovod, the one for GPUs, and the one for Elastic Fabric Adapters, too: built whole, on a machine
+that has neither.
 
 Horovod is compiled in its stage, once for both. AWS's installer cannot be fetched by everyone, so one of ours leaves
 libraries where that leaves its own. With EFA_SITE set, AWS's comes from there: in the version that the Dockerfile
@@ -43,6 +44,13 @@ cp libnccl-net-ofi.so /opt/amazon/ofi-nccl/lib/
 
 
 @pytest.fixture(scope="module")
+def torch() -> Iterator[Container]:
+    host.require_builders()
+    with buildah.container(images.build_variant("torch", {"ENGINE": "torch"})) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
 def cuda() -> Iterator[Container]:
     host.require_builders()
     with buildah.container(images.build_variant("cuda", {"ACCELERATOR": "cuda"})) as opened:
@@ -63,6 +71,16 @@ def efa(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
 def variant(request: pytest.FixtureRequest) -> Container:
     opened: Container = request.getfixturevalue(request.param)
     return opened
+
+
+def test_without_horovod_two_workers_train_over_torch(torch: Container) -> None:
+    assert "No module named 'horovod'" in torch.shell("python -c 'import horovod' 2>&1; true")
+    assert torch.shell('grep -ic \'"name": "horovod"\' /usr/share/doc/hvd-elastic/sbom.cdx.json; true') == "0\n"
+    assert torch.shell("command -v cc1plus g++ make; true") == ""
+    said = torch.shell("hvd-elastic run --workers 2 -- python examples/digits_ddp.py --epochs 2")
+    accuracies = [float(line.split()[-1]) for line in said.splitlines() if "accuracy" in line]
+    assert len(accuracies) == 4, said
+    assert min(accuracies[2:]) > 0.6
 
 
 def test_horovod_has_nccl_beside_gloo(cuda: Container) -> None:

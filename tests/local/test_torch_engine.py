@@ -68,3 +68,27 @@ def test_one_ddp_object_lives_through_growth_a_kill_and_a_shrink(tmp_path: Path,
         ends = job.written("end")
         (reference,) = undisturbed.written("end")
         assert [end["sum"] for end in ends] == [pytest.approx(reference["sum"], abs=1e-3)] * len(ends)
+
+
+@pytest.mark.parametrize(
+    ("kind", "micro"), [("static_graph", "50"), ("unused", "20"), ("comm_hook", "20"), ("compiled", "20")]
+)
+def test_what_ddp_is_told_goes_on_in_other_worlds(tmp_path: Path, kind: str, micro: str) -> None:
+    """Each of DistributedDataParallel's own ways, with a survivor and a newcomer: the losses of one worker."""
+    settings = {**SETTINGS, "KIND": kind, "MICRO": micro, "EPOCHS": "5"}
+    (tmp_path / "alone").mkdir()
+    alone = Training(tmp_path / "alone", **settings, STEP_SECONDS="0")
+    command = [*forkserver.python(), str(SCRIPT)]
+    done = subprocess.run(command, check=False, env=alone.environment, timeout=400, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with training(tmp_path, **settings, STEP_SECONDS="0.2") as job:
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)
+        job.trains(2)
+        job.offer("a", "b", "c")
+        job.trains(3)
+        job.kill("b")
+        job.trains(2)
+        assert job.ends(600) == 0, job.said()
+        losses, undisturbed = ({event["step"]: event["loss"] for event in each.events("step")} for each in (job, alone))
+    assert losses == {step: pytest.approx(loss, abs=1e-4) for step, loss in undisturbed.items()}

@@ -8,9 +8,11 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import distributed, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import TensorDataset
 
@@ -23,9 +25,35 @@ elastic.init()
 distributed.init_process_group("gloo")  # as a library does, which finds the elastic one
 torch.manual_seed(0)
 dataset = TensorDataset(torch.arange(LENGTH), torch.randn(LENGTH, 16), torch.randn(LENGTH, 1))
+
+
+class Gated(nn.Module):
+    """Has weights that few samples use, so that some batches use none of them."""
+
+    def __init__(self, always: nn.Module) -> None:
+        super().__init__()
+        self.always, self.seldom = always, nn.Linear(16, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        outcome: torch.Tensor = self.always(x)
+        chosen = x[:, :1] > 2.0
+        return outcome + chosen * self.seldom(x) if chosen.any() else outcome
+
+
+KIND = ENV.get("KIND", "")
+OPTIONS: dict[str, Any] = {
+    "static_graph": {"static_graph": True},
+    "unused": {"find_unused_parameters": True},
+    "compiled": {"bucket_cap_mb": 2},  # the compiler wants its first bucket, of 1 MB, to be the smallest
+}
 layers = [layer for _ in range(4) for layer in (nn.Linear(16, 16), nn.Tanh())]
 torch.manual_seed(os.getpid())
-model = DistributedDataParallel(nn.Sequential(*layers, nn.Linear(16, 1)), bucket_cap_mb=0.002)
+plain: nn.Module = nn.Sequential(*layers, nn.Linear(16, 1))
+plain = Gated(plain) if KIND == "unused" else plain
+parallel = DistributedDataParallel(plain, **{"bucket_cap_mb": 0.002, **OPTIONS.get(KIND, {})})
+if KIND == "comm_hook":
+    parallel.register_comm_hook(distributed.group.WORLD, default_hooks.allreduce_hook)
+model: Any = torch.compile(parallel, backend="aot_eager") if KIND == "compiled" else parallel
 torch.manual_seed(1)
 for weights in model.parameters():
     if "ALIKE" in ENV:  # to be compared to another run, the first weights of which are others' otherwise

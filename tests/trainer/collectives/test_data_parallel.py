@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import distributed, nn
 from torch._C._distributed_c10d import GradBucket
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _MixedPrecision
 from torch.utils.checkpoint import checkpoint
 
 from hvd_elastic.trainer.collectives.engine import EngineError
@@ -21,7 +23,8 @@ from hvd_elastic.trainer.elastic.mistakes.explained_errors import find
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[DataParallelModels]:
     """Those of a process whose world has formed."""
-    monkeypatch.setattr(DistributedDataParallel, "__init__", DistributedDataParallel.__init__)
+    for name in ("__init__", "register_comm_hook"):
+        monkeypatch.setattr(DistributedDataParallel, name, getattr(DistributedDataParallel, name))
     world, models = TorchTrainingWorld(), DataParallelModels()
     with mock.patch.dict(os.environ):
         world.init()
@@ -109,3 +112,49 @@ def test_a_gradient_that_is_complete_twice_is_explained() -> None:
     assert words is not None
     assert "DistributedDataParallel averages it when it is complete" in words
     assert "use_reentrant=False" in words
+
+
+def test_mixed_precision_of_ddp_is_refused(models: DataParallelModels) -> None:
+    with pytest.raises(EngineError, match=r"within torch\.autocast"):
+        DistributedDataParallel(nn.Linear(4, 3), mixed_precision=_MixedPrecision(param_dtype=torch.bfloat16))
+
+
+def test_a_comm_hook_over_the_world_goes_on_over_the_next(models: DataParallelModels) -> None:
+    model = DistributedDataParallel(nn.Linear(4, 3))
+    model.register_comm_hook(distributed.group.WORLD, default_hooks.allreduce_hook)
+    before = step(model)
+    next_world(models)
+    assert torch.equal(step(model), before)
+
+
+def test_a_comm_hook_that_cannot_go_on_is_refused(models: DataParallelModels) -> None:
+    model = DistributedDataParallel(nn.Linear(4, 3))
+    with pytest.raises(EngineError, match="a group of the script's own ends with its world"):
+        model.register_comm_hook(distributed.new_group([0]), default_hooks.allreduce_hook)
+    with pytest.raises(EngineError, match=r"PowerSGDState.*a newcomer would send other things"):
+        model.register_comm_hook(powerSGD_hook.PowerSGDState(None), powerSGD_hook.powerSGD_hook)
+
+
+def test_a_static_graph_is_looked_at_again_in_each_world(models: DataParallelModels) -> None:
+    """Its reducer averages at the end of the first pass, as DistributedDataParallel asks it to there alone."""
+    model = DistributedDataParallel(nn.Linear(4, 3), static_graph=True)
+    calls: list[int] = []
+    model.register_comm_hook(calls, _note)
+    step(model)
+    next_world(models)
+    calls.clear()
+    step(model)
+    assert len(calls) == 1
+
+
+def test_a_static_graph_and_micro_batches_are_refused(models: DataParallelModels) -> None:
+    models.split_steps(lambda: False)
+    with pytest.raises(EngineError, match="Leave out one of the two"):
+        step(DistributedDataParallel(nn.Linear(4, 3), static_graph=True))
+
+
+def _note(calls: list[int], bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    calls.append(bucket.index())
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done

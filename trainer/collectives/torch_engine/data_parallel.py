@@ -50,6 +50,8 @@ def renew_reducer(model: "DistributedDataParallel") -> None:
     from torch._C._distributed_c10d import _register_comm_hook
 
     model.__setstate__(model.__getstate__())  # type: ignore[no-untyped-call]
+    # With `static_graph`, which looks at the graph in its reducer's first pass and averages after it.
+    model._static_graph_delay_allreduce_enqueued = False
     for hook, state in model._comm_hooks:  # they were the old reducer's
         _register_comm_hook(model.reducer, state, hook)
 
@@ -88,6 +90,16 @@ class DataParallelModels:
             model.register_forward_pre_hook(self._before_forward)
 
         DistributedDataParallel.__init__ = made  # type: ignore[assignment, method-assign]
+        stock_register = DistributedDataParallel.register_comm_hook
+
+        @functools.wraps(stock_register)
+        def register(model: "DistributedDataParallel", state: object, hook: Callable[..., Any]) -> None:
+            _refuse_hook(model, state)
+            if state is model.process_group:
+                state, hook = None, _over_present_group(weakref.ref(model), hook)
+            stock_register(model, state, hook)
+
+        DistributedDataParallel.register_comm_hook = register  # type: ignore[assignment, method-assign]
 
     def enter_world(self) -> None:
         """Have all of them average over the new world."""
@@ -123,6 +135,11 @@ class DataParallelModels:
         self._look()
         if self._has_split:  # else it is the script's own, as in `no_sync()`
             model.require_backward_grad_sync = self._is_last()
+            if model.static_graph and not model.require_backward_grad_sync:  # torch ends with an internal error
+                raise EngineError(
+                    "DistributedDataParallel(static_graph=True) has to average in its first pass, and with "
+                    "micro_batch_size only the last one of a step does. Leave out one of the two"
+                )
 
     def _refuse(self, given: dict[str, Any]) -> None:
         """Raises EngineError for what a new world cannot make again."""
@@ -131,6 +148,39 @@ class DataParallelModels:
                 "DistributedDataParallel(process_group=...): a group of the script's own ends with its world, and is "
                 "not made again. Leave it out: the model averages over all ranks"
             )
+        if given.get("mixed_precision") is not None:
+            raise EngineError(
+                "DistributedDataParallel(mixed_precision=...): its hooks are those of one world. Leave it out, and "
+                "compute the loss within torch.autocast"
+            )
+
+
+def _over_present_group(model: "weakref.ref[DistributedDataParallel]", hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a comm hook that gets the group of the present world as its state."""
+
+    @functools.wraps(hook)
+    def over_present_group(_: None, bucket: Any) -> Any:
+        present = model()
+        return hook(present.process_group if present is not None else None, bucket)
+
+    return over_present_group
+
+
+def _refuse_hook(model: "DistributedDataParallel", state: object) -> None:
+    """Raises EngineError for a comm hook whose state does not go on in another world, or is unlike a newcomer's."""
+    groups = [state, *(getattr(state, name, None) for name in ("process_group", "subgroup"))]
+    own = [each for each in groups if hasattr(each, "allreduce") and each is not model.process_group]
+    if own:
+        raise EngineError(
+            "register_comm_hook: a group of the script's own ends with its world, and is not made again. Give None as "
+            "the group: the hook averages over all ranks"
+        )
+    if hasattr(state, "iter"):
+        raise EngineError(
+            f"register_comm_hook({type(state).__name__}): it counts steps from 0 in each process, so a newcomer would "
+            "send other things than the others. Leave it out, or take a hook that keeps nothing, such as "
+            "bf16_compress_hook"
+        )
 
 
 THIS_PROCESS: Final = DataParallelModels()
