@@ -102,15 +102,16 @@ RUN python3 -m venv /opt/hvd-elastic \
 
 FROM dependencies AS horovod
 ENV DEBIAN_FRONTEND=noninteractive
+ARG ENGINE
 ARG ACCELERATOR
 COPY --from=wheels / /wheels/
 COPY --from=lock /src/cuda-compiler.txt /opt/cuda-compiler.txt
 # NVIDIA's compiler stays in this stage; CUDA's libraries and NCCL are torch's.
-RUN case "$ACCELERATOR" in \
-    cpu | cuda) ;; \
-    *) echo "ACCELERATOR=$ACCELERATOR: there is cpu and cuda" >&2; exit 2 ;; \
+RUN case "$ENGINE $ACCELERATOR" in \
+    "horovod cpu" | "horovod cuda" | "torch cpu" | "torch cuda") ;; \
+    *) echo "ENGINE=$ENGINE, ACCELERATOR=$ACCELERATOR: there is horovod and torch, cpu and cuda" >&2; exit 2 ;; \
     esac \
-    && if test -z "$(ls /wheels)"; then \
+    && if test "$ENGINE" = horovod && test -z "$(ls /wheels)"; then \
         apt-get update \
         && apt-get install -y --no-install-recommends g++ make patch python3-dev \
         && rm -rf /var/lib/apt/lists/* \
@@ -127,7 +128,7 @@ COPY hvd_elastic/horovod /src/hvd_elastic/horovod
 # Nor must a change of these files that is not in the wheel: it is kept in the builder's cache by its recipe, and by the
 # release whose compiler and C library made it.
 RUN --mount=type=cache,id=hvd-elastic-horovod,target=/var/cache/horovod,sharing=locked \
-    if test -z "$(ls /wheels)"; then \
+    if test "$ENGINE" = horovod && test -z "$(ls /wheels)"; then \
         . /etc/os-release \
         && cd /src \
         && wheel=$(/opt/hvd-elastic/bin/python -u -c "import functools, pathlib, sys; \
@@ -138,7 +139,7 @@ RUN --mount=type=cache,id=hvd-elastic-horovod,target=/var/cache/horovod,sharing=
         && cp "$wheel" /wheels/; \
     fi
 
-FROM dependencies AS reachable
+FROM dependencies AS runtime
 ARG NETWORK
 ARG EFA_SITE
 ARG EFA_INSTALLER
@@ -152,16 +153,14 @@ RUN if /usr/sbin/sshd -G -o PerSourcePenalties=no >/dev/null 2>&1; then \
         echo "PerSourcePenalties no" >>/etc/ssh/sshd_config; \
     fi
 COPY --chmod=0755 docker/ssh /usr/local/bin/ssh
-
-FROM reachable AS engine-torch
-ENV HVD_ELASTIC_ENGINE=torch
-
-FROM reachable AS engine-horovod
-COPY --from=horovod /wheels/horovod-*.whl /opt/wheels/
-RUN uv pip install --quiet --no-cache --offline --python /opt/hvd-elastic/bin/python --no-deps --compile-bytecode \
-        /opt/wheels/horovod-*.whl
-
-FROM engine-${ENGINE} AS runtime
+COPY --from=horovod /wheels/ /opt/wheels/
+# An older buildah knows no stage whose name an argument has.
+ARG ENGINE
+RUN if test "$ENGINE" = horovod; then \
+        uv pip install --quiet --no-cache --offline --python /opt/hvd-elastic/bin/python --no-deps --compile-bytecode \
+            /opt/wheels/horovod-*.whl; \
+    fi
+ENV HVD_ELASTIC_ENGINE=$ENGINE
 ENV PATH=/opt/hvd-elastic/bin:/usr/local/bin:/usr/bin:/bin \
     VIRTUAL_ENV=/opt/hvd-elastic \
     SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
