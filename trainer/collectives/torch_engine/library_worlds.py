@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from hvd_elastic.trainer.collectives.torch_engine import data_parallel
+
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
@@ -76,7 +78,7 @@ def problems(values: Iterable[object]) -> Iterator[str]:
     if state is None or not state.PartialState._shared_state:
         return
     kind, kinds = state.PartialState._shared_state["distributed_type"], state.DistributedType
-    if kind == kinds.NO:
+    if kind == kinds.NO and not data_parallel.THIS_PROCESS.are_there:  # as beside transformers' arguments
         yield (
             "Accelerator() has found no GPU, and knows this process alone: it averages nothing. Make it by "
             "Accelerator(cpu=True)."
