@@ -35,7 +35,7 @@ def test_sponge(cluster: Site, namespace: Kubectl, timeline: Timeline, launcher:
 def test_sponge_of_torch(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
     """The same over torch.distributed; and a process is killed."""
     cluster.local()
-    job = start(cluster, namespace, "launch", engine=Engine.TORCH)
+    job = start(cluster, namespace, "launch", engine=str(Engine.TORCH))
     _soak_up(cluster, namespace, timeline, job)
     killed = timeline.mark("kill -9 of a training process")
     assert kill_training(job, job.pods(Role.WORKER)[1]["metadata"]["name"])

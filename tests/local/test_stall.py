@@ -85,6 +85,57 @@ def test_where_each_rank_is_stands_in_the_log(tmp_path: Path) -> None:
         assert re.search(words, job.said())
 
 
+TORCH = """
+import time
+from pathlib import Path
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+import hvd_elastic as elastic
+
+elastic.init()
+model = DistributedDataParallel(torch.nn.Linear(4, 1))
+
+def evaluate(until):
+    while not until.exists():
+        time.sleep(0.05)
+
+@elastic.run
+def train(state):
+    state.commit()
+    if torch.distributed.get_rank() == 1:
+        evaluate(Path("evaluated"))
+    model(torch.ones(2, 4)).sum().backward()
+    model.zero_grad()
+    if torch.distributed.get_rank() == 1:
+        evaluate(Path("evaluated-again"))
+    elastic.agree(1)
+
+train(elastic.State(model=model, step=0))
+"""
+
+
+def test_over_torch_it_is_known_who_waits_for_gradients(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TORCH)
+    line = TORCH.splitlines().index("    model(torch.ones(2, 4)).sum().backward()") + 1
+    with training(tmp_path, engine="torch", HVD_ELASTIC_STALL_SECONDS="1") as job:
+        job.offer("a", "b")
+        run_dirs(tmp_path, "a", "b")
+        job.launch("-np", "2", script=tmp_path / "train.py")
+        words = (
+            rf"rank 0 waits in allreduce gradients at train\.py:{line} in train; "
+            r"rank 1 computes at train\.py:\d+ in evaluate.*"
+        )
+        job.until(lambda: "in allreduce gradients (step 1), at train.py" in job.said(), "rank 0 says what it waits for")
+        job.until(lambda: re.fullmatch(words, together(tmp_path, "a", "b")), "both ranks have left word")
+        (tmp_path / "evaluated").touch()
+        job.until(lambda: "in which it waited in allreduce gradients" in job.said(), "rank 0 goes on")
+        waits = rf"rank 0 waits in .*hvd_elastic\.agree at train\.py:{line + 4} in train; rank 1 computes .*"
+        job.until(lambda: re.fullmatch(waits, together(tmp_path, "a", "b")), "it waits in an operation of ours")
+        (tmp_path / "evaluated-again").touch()
+        assert job.ends() == 0, job.said()
+
+
 QUIET = f"""{HEAD}
 state = elastic.State(step=0)
 SLOW = 8.0

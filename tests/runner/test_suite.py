@@ -10,7 +10,7 @@ from testbed.debian_programs import MISSING, Tool, needed, skip_for
 from tests import conftest
 from tests.runner import suite
 
-MARKS = ("cluster", "faults", "gpu", "image", "process", "core", "hypothesis", "stock")
+MARKS = ("cluster", "faults", "gpu", "image", "process", "thorough", "core", "hypothesis", "stock")
 TESTS = Path(__file__).parent
 
 
@@ -33,6 +33,8 @@ def test_what_starts_processes_is_in_the_first_where_it_is_core_and_properties_a
     assert not is_selected("quick", frozenset({"process", "stock"}))
     assert is_selected("quick", frozenset({"process", "core"}))
     assert not is_selected("process", frozenset({"process", "core"}))
+    assert not is_selected("quick", frozenset({"thorough", "hypothesis"}))
+    assert is_selected("quick", frozenset({"thorough", "core"}))
     assert all(is_selected(part, frozenset({"hypothesis"})) for part in suite.SELECTIONS)
 
 

@@ -1,15 +1,16 @@
-"""In which of Horovod's collective operations this process waits, and since when.
+"""In which collective operation this process waits, and since when.
 
 Every wait of Horovod for PyTorch, be it in `allreduce`, in `barrier` or in the optimizer's `synchronize`, is one
 function of its C++ extension: `horovod_torch_wait_and_clear(handle)` (horovod 0.28.1, `horovod/torch/mpi_ops.py`,
 `synchronize`). It is wrapped, and so are the few functions that return a handle, for the operation's name. That is some
-half a microsecond for each, and sends nothing.
+half a microsecond for each, and sends nothing. Over torch.distributed those who wait say so themselves.
 """
 
+import contextlib
 import functools
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +30,9 @@ NAMED: Final = {
 
 _UNNAMED: Final = {"horovod_torch_join": "join", "horovod_torch_barrier": "barrier"}
 """The same of its C++ extension, without a name."""
+
+_NO_HANDLE: Final = -1
+"""In place of a handle, of which Horovod's are not negative."""
 
 OF_SET: Final = "of process set"
 """Is in the words of an operation over some of the ranks."""
@@ -62,7 +66,7 @@ WAITED: Final = WaitedTime()
 
 
 class CollectiveCalls:
-    """The operations of one process. One thread calls Horovod; any thread may ask for `occupation`."""
+    """The operations of one process. One thread calls them; any thread may ask for `occupation`."""
 
     def __init__(
         self,
@@ -71,15 +75,15 @@ class CollectiveCalls:
         clock: Clock = time.monotonic,
         waited: WaitedTime = WAITED,
     ) -> None:
-        """`failed`: told of each operation that fails, in the thread that called it. Default: nobody is."""
-        self._failed, self._clock, self._waited = failed, clock, waited
+        """`failed`: told of each of Horovod's operations that fails, in the thread that called it."""
+        self.failed, self._clock, self._waited = failed, clock, waited
         self._names: dict[int, tuple[str, str | None]] = {}
         """Kind and name by handle, of the operations that have begun and are not waited for yet."""
         self._number, self._since = 0, clock()
         self._handle: int | None = None
 
     def install(self) -> None:
-        """Wrap Horovod's functions. A second call does nothing. Over torch.distributed nothing is watched yet."""
+        """Wrap Horovod's functions. A second call does nothing, nor the first over torch.distributed."""
         if IS_TORCH:
             return
         from horovod.torch import mpi_ops
@@ -96,6 +100,7 @@ class CollectiveCalls:
     def restart(self) -> None:
         """A new world: handles are counted anew, and what was waited for is over."""
         self._names.clear()
+        self._handle = None
         self.mark()
 
     def mark(self) -> None:
@@ -115,6 +120,34 @@ class CollectiveCalls:
         """The operations that this process has asked for and has not waited for to their end, in the same words."""
         return frozenset(_words(handle, kind, name) for handle, (kind, name) in list(self._names.items()))
 
+    @contextlib.contextmanager
+    def waiting(self, operation: str) -> Iterator[None]:
+        """Note that the block waits in an operation that has no handle; within another one, that is what counts."""
+        if self._handle is not None:
+            yield
+            return
+        self.wait_begins(operation)
+        try:
+            yield
+        finally:
+            self.wait_ends()
+
+    def wait_begins(self, operation: str) -> None:
+        """Note that the thread waits from now on in an operation that has no handle. Another such wait is over."""
+        self._names[_NO_HANDLE] = operation, ""
+        self._handle, self._since = _NO_HANDLE, self._clock()
+        self._number += 1
+
+    def wait_ends(self) -> None:
+        """It waits no more; a second call does nothing."""
+        if self._handle != _NO_HANDLE:
+            return
+        self._names.pop(_NO_HANDLE, None)
+        began, ended = self._since, self._clock()
+        self._handle, self._since = None, ended
+        self._waited.seconds += ended - began
+        self._number += 1
+
     def watched(self, wait: Callable[[int], None]) -> Callable[[int], None]:
         """`wait`, which blocks until the operation with a handle is done, with a note of when it begins and ends."""
         clock, names, waited = self._clock, self._names, self._waited
@@ -126,7 +159,7 @@ class CollectiveCalls:
             try:
                 wait(handle)
             except RuntimeError as error:
-                self._failed(error)
+                self.failed(error)
                 raise
             finally:
                 names.pop(handle, None)
@@ -147,7 +180,7 @@ class CollectiveCalls:
             try:
                 handle = begin(*args, **kwargs)
             except RuntimeError as error:
-                self._failed(error)
+                self.failed(error)
                 raise
             name = args[place] if len(args) > place else kwargs.get("name")
             members = args[set_place] if len(args) > set_place else kwargs["process_set"]
@@ -175,3 +208,6 @@ def _over(kind: str, process_set: int) -> str:
 
 def _words(handle: int | None, kind: str, name: str | None) -> str:
     return f"{kind} noname.{handle}" if name is None else f"{kind} {name}".rstrip()
+
+
+THIS_PROCESS: Final = CollectiveCalls()

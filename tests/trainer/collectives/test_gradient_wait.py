@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from hvd_elastic.trainer.collectives.collective_calls import WaitedTime
+from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls, WaitedTime
 from hvd_elastic.trainer.collectives.torch_engine.gradient_wait import GradientWait
 from hvd_elastic.trainer.collectives.torch_engine.torch_world import TorchTrainingWorld
 
@@ -40,7 +40,8 @@ class Waits:
 
     def __init__(self) -> None:
         self._waited, seconds = WaitedTime(), count()
-        self._wait = GradientWait(self._waited, clock=lambda: float(next(seconds)))
+        self._calls = CollectiveCalls(clock=lambda: float(next(seconds)), waited=self._waited)
+        self._wait = GradientWait(self._calls)
 
     def model(self, module: nn.Module) -> DistributedDataParallel:
         model = DistributedDataParallel(module)

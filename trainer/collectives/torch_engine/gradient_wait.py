@@ -8,24 +8,26 @@ nobody looks slow for it.
 """
 
 import functools
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from hvd_elastic.trainer.collectives.collective_calls import WAITED, WaitedTime
+from hvd_elastic.trainer.collectives import collective_calls
+from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls
 
 if TYPE_CHECKING:
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
 
-class GradientWait:
-    """Adds to `waited` what the models of a process wait. One thread trains."""
+_GRADIENTS: Final = "allreduce gradients"
+_BUFFERS: Final = "broadcast buffers"
 
-    def __init__(self, waited: WaitedTime = WAITED, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._waited, self._clock = waited, clock
-        self._computed: float | None = None
-        """When the present backward pass had computed everything; None: its wait is counted, or there was none yet."""
+
+class GradientWait:
+    """Tells `calls` when the models of a process wait. One thread trains."""
+
+    def __init__(self, calls: CollectiveCalls = collective_calls.THIS_PROCESS) -> None:
+        self._calls = calls
         self._queue: Callable[[Callable[[], None]], None] = _nothing
         """torch's own: calls back at the end of a backward pass."""
 
@@ -39,11 +41,8 @@ class GradientWait:
 
         @functools.wraps(stock)
         def sync_buffers(*args: Any, **kwargs: Any) -> Any:
-            began = self._clock()
-            try:
+            with self._calls.waiting(_BUFFERS):
                 return stock(*args, **kwargs)
-            finally:
-                self._waited.seconds += self._clock() - began
 
         DistributedDataParallel._sync_buffers = sync_buffers  # type: ignore[method-assign]
 
@@ -62,14 +61,9 @@ class GradientWait:
         self._queue(self._has_computed)
 
     def _has_computed(self) -> None:
-        self._computed = self._clock()
-        self._queue(self._has_averaged)
-
-    def _has_averaged(self) -> None:
-        """Of several models, or several outputs of one, the first call counts: all averages have come by then."""
-        if self._computed is not None:
-            self._waited.seconds += self._clock() - self._computed
-            self._computed = None
+        """Of several models, or several outputs of one, the last beginning and the first end count: all have come."""
+        self._calls.wait_begins(_GRADIENTS)
+        self._queue(self._calls.wait_ends)
 
 
 def _nothing(_: Callable[[], None]) -> None:

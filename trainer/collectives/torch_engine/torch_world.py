@@ -12,13 +12,12 @@ import hashlib
 import math
 import os
 import pickle
-import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_RESTARTS
-from hvd_elastic.trainer.collectives.collective_calls import WAITED
+from hvd_elastic.trainer.collectives import collective_calls
 from hvd_elastic.trainer.collectives.torch_engine import data_parallel, library_worlds
 from hvd_elastic.trainer.collectives.torch_engine.torchrun_environment import torchrun_variables
 from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, UnformedWorldError
@@ -147,6 +146,7 @@ class TorchTrainingWorld:
         library_worlds.enter_world(told)
 
     def shutdown(self) -> None:
+        collective_calls.THIS_PROCESS.wait_ends()  # of a backward pass that an error has ended
         if self.is_initialized():
             from torch import distributed
 
@@ -200,7 +200,7 @@ class TorchTrainingWorld:
             return lambda: tensor
         sent = _reducible(tensor.detach())
         operator = distributed.ReduceOp.MAX if op is ReduceOp.MAX else distributed.ReduceOp.SUM
-        wait = _begin(lambda: distributed.all_reduce(sent, operator, async_op=True))
+        wait = _begin(f"allreduce {name}", lambda: distributed.all_reduce(sent, operator, async_op=True))
         size = self.size()
 
         def finish() -> "torch.Tensor":
@@ -241,7 +241,7 @@ class TorchTrainingWorld:
         sent = torch.zeros(row * max(lengths), dtype=torch.uint8, device=own.device)
         sent[: row * len(own)] = _bytes(own).flatten()
         received = [torch.empty_like(sent) for _ in lengths]
-        wait = _begin(lambda: distributed.all_gather(received, sent, async_op=True))
+        wait = _begin(f"allgather {name}", lambda: distributed.all_gather(received, sent, async_op=True))
 
         def finish() -> "torch.Tensor":
             wait()
@@ -255,23 +255,25 @@ class TorchTrainingWorld:
         from torch import distributed
 
         own = tensor.detach()
-        self._meet(f"alltoall {name}", own, own.shape[1:])
+        called = f"alltoall {name}"
+        self._meet(called, own, own.shape[1:])
         if self.size() == 1:
             return own.clone
         told = [torch.empty(self.size(), dtype=torch.int64) for _ in range(self.size())]
-        _begin(lambda: distributed.all_gather(told, splits.to(torch.int64), async_op=True))()
+        _begin(called, lambda: distributed.all_gather(told, splits.to(torch.int64), async_op=True))()
         row = math.prod(own.shape[1:]) * own.element_size()
         rows = [int(each[self.rank()]) for each in told]
         received = torch.empty(sum(rows) * row, dtype=torch.uint8, device=own.device)
         sent = _bytes(own).flatten()
         wait = _begin(
+            called,
             lambda: distributed.all_to_all_single(
                 received,
                 sent,
                 output_split_sizes=[each * row for each in rows],
                 input_split_sizes=[each * row for each in splits.tolist()],
                 async_op=True,
-            )
+            ),
         )
 
         def finish() -> "torch.Tensor":
@@ -287,7 +289,7 @@ class TorchTrainingWorld:
         if self.size() == 1 or not tensor.numel():
             return lambda: tensor
         sent = _bytes(tensor.detach())
-        wait = _begin(lambda: distributed.broadcast(sent, root, async_op=True))
+        wait = _begin(f"broadcast {name}", lambda: distributed.broadcast(sent, root, async_op=True))
 
         def finish() -> "torch.Tensor":
             import torch
@@ -309,7 +311,7 @@ class TorchTrainingWorld:
         if self.size() == 1:
             return value
         moved = torch.frombuffer(bytearray(data or bytes(length)), dtype=torch.uint8)
-        _begin(lambda: distributed.broadcast(moved, root, async_op=True))()
+        _begin(f"broadcast {name}", lambda: distributed.broadcast(moved, root, async_op=True))()
         received: T = pickle.loads(moved.numpy().tobytes())  # noqa: S301 - of this job's own process
         return received
 
@@ -336,7 +338,7 @@ class TorchTrainingWorld:
         words = called if tensor is None else f"{called} of {tuple(shape)} {tensor.dtype}"
         digest = int.from_bytes(hashlib.blake2b(words.encode(), digest_size=7).digest())
         told = [torch.empty(2, dtype=torch.int64) for _ in range(self.size())]
-        _begin(lambda: distributed.all_gather(told, torch.tensor([digest, length]), async_op=True))()
+        _begin(called, lambda: distributed.all_gather(told, torch.tensor([digest, length]), async_op=True))()
         differ = [rank for rank, each in enumerate(told) if int(each[0]) != digest]
         if differ:
             raise HorovodInternalError(f"rank {self.rank()} calls {words}, and ranks {differ} call something else")
@@ -347,18 +349,14 @@ def _nothing_yet(*_: object, **__: object) -> None:
     """Stand for torch's function until torch is imported."""
 
 
-def _begin(operation: "Callable[[], Any]") -> Callable[[], None]:
+def _begin(called: str, operation: "Callable[[], Any]") -> Callable[[], None]:
     """Begin an operation; what is returned waits for it. Both raise HorovodInternalError."""
     with _translated():
         work = operation()
 
     def wait() -> None:
-        began = time.monotonic()
-        try:
-            with _translated():
-                work.wait()
-        finally:
-            WAITED.seconds += time.monotonic() - began
+        with _translated(), collective_calls.THIS_PROCESS.waiting(called):
+            work.wait()
 
     return wait
 

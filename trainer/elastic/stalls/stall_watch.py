@@ -21,6 +21,7 @@ from typing import Final
 from hvd_elastic.mpijob.contract import ENV_STALL_SECONDS, STALL_SECONDS, WAIT_FILE, Exit, HvdElasticError
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.system.background_threads import start_thread
+from hvd_elastic.trainer.collectives import collective_calls
 from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls, Occupation
 from hvd_elastic.trainer.elastic.mistakes import early_end, script_mistake, swallowed_interrupt
 from hvd_elastic.trainer.elastic.mistakes.early_end import EarlyEnd
@@ -181,7 +182,7 @@ class StallWatch:
         return f" (step {self._step})" if self._is_training and self._step is not None else ""
 
     def _place(self, operation: str) -> str:
-        """Where it computes in a library is worth knowing; where it waits in Horovod is known."""
+        """Where it computes in a library is worth knowing; where it waits there is known."""
         return place_of(self._thread, library=not operation)[:_MAX_WORDS]
 
     def _leave_word(self, present: Occupation, seconds: float) -> None:
@@ -219,7 +220,6 @@ def stall_seconds() -> float:
     return seconds
 
 
-THIS_PROCESS: Final = StallWatch(
-    CollectiveCalls(failed=swallowed_interrupt.THIS_PROCESS.note), early_end.THIS_PROCESS, DeadlockSearch()
-)
+collective_calls.THIS_PROCESS.failed = swallowed_interrupt.THIS_PROCESS.note
+THIS_PROCESS: Final = StallWatch(collective_calls.THIS_PROCESS, early_end.THIS_PROCESS, DeadlockSearch())
 """`elastic.run` begins the watch and a `State` tells it of steps: a script makes each of them without the other."""
