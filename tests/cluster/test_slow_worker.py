@@ -22,7 +22,7 @@ REPLACED_SECONDS: Final = 480.0
 
 
 def test_it_is_named_and_replaced(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
-    sizes = jobs.workers((1, WORKERS, WORKERS))
+    sizes = jobs.workers((1, WORKERS, WORKERS), gpus=0)  # what computes on a GPU is compared with nobody yet
     job = start(cluster, namespace, "launch", workers=sizes, checkpoint=DURABLE, slow_workers="replace")
     job.wait_size(WORKERS)
     slow = job.pods(Role.WORKER)[-1]["metadata"]
