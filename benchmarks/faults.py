@@ -28,7 +28,6 @@ from benchmarks.faulted import fault_cost
 from benchmarks.faulted.fault_catalogue import FAULTS, MeasuredFault, injected
 from benchmarks.faulted.fault_cost import FaultCost
 from benchmarks.faulted.victim import START_SECONDS, Victim, standing
-from benchmarks.replay.sample_account import sample_account
 from benchmarks.report.record import NEVER, Column, Record, Table, Value, figure, spread
 from benchmarks.systems.product import HOROVODRUN, LAUNCH, LAUNCH_TORCH
 from benchmarks.systems.stock import STOCK
@@ -131,14 +130,8 @@ def strike(fault: MeasuredFault, victim: Victim, patience: float) -> FaultCost:
     time.sleep(fault.shows_within)
     waiting.reached(lambda: is_whole(over) or bool(end_of(victim)), patience, every_seconds=1)
     account, now = watched.look(), time.time()
-    steps = account.steps
-    return FaultCost(
-        stall=fault_cost.longest_pause(steps, since=struck, until=now),
-        whole=fault_cost.whole_after(steps, since=struck, until=now, size=SIZE),
-        repeated=fault_cost.repeated_steps(steps, since=struck),
-        wrong_samples=sample_account(account.events, SAMPLES, since=struck).wrong,
-        ended="" if is_whole(over) else how_it_stands(victim, watched.look(), now),
-    )
+    ended = "" if is_whole(over) else how_it_stands(victim, watched.look(), now)
+    return FaultCost.of(account, since=struck, until=now, size=SIZE, samples=SAMPLES, ended=ended)
 
 
 def how_it_stands(victim: Victim, account: Account, now: float) -> str:

@@ -9,7 +9,6 @@ from typing import Final
 from benchmarks.faulted import fault_cost
 from benchmarks.faulted.fault_cost import FaultCost
 from benchmarks.peers.local_system import EVENTS, Places
-from benchmarks.replay.sample_account import sample_account
 from testbed.cluster.training import GrowingAccount
 
 _LOOK_SECONDS: Final = 0.05
@@ -55,19 +54,10 @@ def changed(
         is_whole = _settles(places, log, size, since=struck, patience=patience)
         account, now = log.look(), time.time()
         stands = now - account.steps[-1]["time"] > fault_cost.STILL_SECONDS
-        found.append(
-            (
-                change,
-                FaultCost(
-                    stall=fault_cost.longest_pause(account.steps, since=struck, until=now),
-                    whole=fault_cost.whole_after(account.steps, since=struck, until=now, size=size),
-                    repeated=fault_cost.repeated_steps(account.steps, since=struck),
-                    wrong_samples=sample_account(account.events, samples, since=struck).wrong,
-                    ended="" if is_whole else "stands still" if stands else f"unsteady with {account.size} of {size}",
-                ),
-            )
-        )
-        print(f"{time.strftime('%H:%M:%S')}   {change}: {found[-1][1]}", flush=True)
+        ended = "" if is_whole else "stands still" if stands else f"unsteady with {account.size} of {size}"
+        cost = FaultCost.of(account, since=struck, until=now, size=size, samples=samples, ended=ended)
+        found.append((change, cost))
+        print(f"{time.strftime('%H:%M:%S')}   {change}: {cost}", flush=True)
         if not is_whole:
             break
     return found

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from benchmarks.replay.sample_account import sample_account
 from benchmarks.report.record import NEVER
+from testbed.cluster.training import Account
 
 SETTLED_STEPS: Final = 60
 """So many steps in a row at one size, the last of them just now, and a job trains steadily: two epochs of three
@@ -28,6 +30,27 @@ class FaultCost:
     """In the epochs that the fault has touched and that have ended: samples that were left out, or taken again."""
     ended: str
     """How things stand where the job is not whole by itself; empty: it is."""
+
+    @classmethod
+    def of(cls, account: Account, *, since: float, until: float, size: int, samples: int, ended: str) -> Self:
+        """Return what the job's account says of a fault.
+
+        Args:
+            account: of the job.
+            since: Unix seconds of the fault.
+            until: Unix seconds up to which the account tells.
+            size: processes of the world in which the job is whole.
+            samples: of the data set.
+            ended: how things stand.
+        """
+        steps = account.steps
+        return cls(
+            stall=longest_pause(steps, since=since, until=until),
+            whole=whole_after(steps, since=since, until=until, size=size),
+            repeated=repeated_steps(steps, since=since),
+            wrong_samples=sample_account(account.events, samples, since=since).wrong,
+            ended=ended,
+        )
 
 
 def is_settled(steps: Sequence[Mapping[str, Any]], *, since: float, now: float, sizes: Iterable[int]) -> bool:

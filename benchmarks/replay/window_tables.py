@@ -1,6 +1,7 @@
 """The tables of replayed windows: each window with each system, and each system over all windows."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from statistics import fmean, median
 from typing import Final
 
@@ -84,7 +85,7 @@ def _figures(windows: Sequence[Measured]) -> list[Value]:
     share = fmean(map(goodput, windows))
     stood = [pause for one in windows for pause in pauses(one)]
     waits = InferenceRecord([wait for one in windows for wait in one.waits]).waiting()
-    takes, gives = ([lost for one in windows for lost in lost_by_change(one)[kind]] for kind in (0, 1))
+    takes, gives = (list(chain(*of_windows)) for of_windows in zip(*map(lost_by_change, windows), strict=True))
     counted = [one.samples_wrong for one in windows if one.samples_wrong is not None]
     return [
         share,
