@@ -135,14 +135,19 @@ class CollectiveCalls:
     def wait_begins(self, operation: str) -> None:
         """Note that the thread waits from now on in an operation that has no handle. Another such wait is over."""
         self._names[_NO_HANDLE] = operation, ""
-        self._handle, self._since = _NO_HANDLE, self._clock()
-        self._number += 1
+        self._begin_wait(_NO_HANDLE)
 
     def wait_ends(self) -> None:
         """It waits no more; a second call does nothing."""
-        if self._handle != _NO_HANDLE:
-            return
-        self._names.pop(_NO_HANDLE, None)
+        if self._handle == _NO_HANDLE:
+            self._end_wait(_NO_HANDLE)
+
+    def _begin_wait(self, handle: int) -> None:
+        self._handle, self._since = handle, self._clock()
+        self._number += 1
+
+    def _end_wait(self, handle: int) -> None:
+        self._names.pop(handle, None)
         began, ended = self._since, self._clock()
         self._handle, self._since = None, ended
         self._waited.seconds += ended - began
@@ -150,22 +155,17 @@ class CollectiveCalls:
 
     def watched(self, wait: Callable[[int], None]) -> Callable[[int], None]:
         """`wait`, which blocks until the operation with a handle is done, with a note of when it begins and ends."""
-        clock, names, waited = self._clock, self._names, self._waited
 
         @functools.wraps(wait)
         def waits(handle: int) -> None:
-            self._handle, self._since = handle, (began := clock())
-            self._number += 1
+            self._begin_wait(handle)
             try:
                 wait(handle)
             except RuntimeError as error:
                 self.failed(error)
                 raise
             finally:
-                names.pop(handle, None)
-                self._handle, self._since = None, (ended := clock())
-                waited.seconds += ended - began
-                self._number += 1
+                self._end_wait(handle)
 
         waits.watched = True  # type: ignore[attr-defined]
         return waits
