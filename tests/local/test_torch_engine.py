@@ -20,15 +20,13 @@ SETTINGS = {"engine": "torch", "LENGTH": str(LENGTH), "MICRO": "20", "ALIKE": "1
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Training:
     """The same global batch on one worker, without a launcher: what resizes must not change."""
-    job = Training(tmp_path_factory.mktemp("alone"), **SETTINGS, EPOCHS="9", STEP_SECONDS="0")
-    done = subprocess.run(
-        [*forkserver.python(), str(SCRIPT)],
-        check=False,
-        env=job.environment,
-        timeout=400,
-        capture_output=True,
-        text=True,
-    )
+    return trained_alone(tmp_path_factory.mktemp("alone"), **SETTINGS, EPOCHS="9")
+
+
+def trained_alone(folder: Path, **settings: str) -> Training:
+    job = Training(folder, **settings, STEP_SECONDS="0")
+    command = [*forkserver.python(), str(SCRIPT)]
+    done = subprocess.run(command, check=False, env=job.environment, timeout=400, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return job
 
@@ -77,10 +75,7 @@ def test_what_ddp_is_told_goes_on_in_other_worlds(tmp_path: Path, kind: str, mic
     """Each of DistributedDataParallel's own ways, with a survivor and a newcomer: the losses of one worker."""
     settings = {**SETTINGS, "KIND": kind, "MICRO": micro, "EPOCHS": "5"}
     (tmp_path / "alone").mkdir()
-    alone = Training(tmp_path / "alone", **settings, STEP_SECONDS="0")
-    command = [*forkserver.python(), str(SCRIPT)]
-    done = subprocess.run(command, check=False, env=alone.environment, timeout=400, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    alone = trained_alone(tmp_path / "alone", **settings)
     with training(tmp_path, **settings, STEP_SECONDS="0.2") as job:
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)

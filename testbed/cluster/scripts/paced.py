@@ -15,7 +15,9 @@ from torch.utils.data import TensorDataset
 
 import hvd_elastic as elastic
 from hvd_elastic.local.demo.demo_data import read_digits
-from hvd_elastic.mpijob.contract import ENV_ENGINE, ENV_EVENTS, Engine
+from hvd_elastic.mpijob.contract import ENV_EVENTS
+from hvd_elastic.trainer.collectives.engine import IS_TORCH
+from hvd_elastic.trainer.collectives.this_world import WORLD
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")
@@ -38,16 +40,13 @@ log = StepLog(Path(os.environ[ENV_EVENTS]) if args.log_samples else None)
 torch.manual_seed(0)
 model: nn.Module = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
-if os.environ.get(ENV_ENGINE) == Engine.TORCH:
-    from torch import distributed
+if IS_TORCH:
     from torch.nn.parallel import DistributedDataParallel
 
-    rank, size = distributed.get_rank, distributed.get_world_size
     model = DistributedDataParallel(model)
 else:
     import horovod.torch as hvd
 
-    rank, size = hvd.rank, hvd.size
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
 
@@ -56,19 +55,19 @@ def train(state: elastic.State) -> None:
     for state.epoch in state.remaining_epochs(args.epochs):
         for inputs, labels, samples in state.batches(dataset, global_batch_size=args.global_batch):
             step = state.step_count + 1
-            log.samples(samples.tolist(), rank=rank(), size=size(), step=step, epoch=state.epoch)
+            log.samples(samples.tolist(), rank=WORLD.rank(), size=WORLD.size(), step=step, epoch=state.epoch)
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(inputs), labels)
             (loss * state.weight).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            time.sleep(args.pace / (size() if args.scales else 1))
+            time.sleep(args.pace / (WORLD.size() if args.scales else 1))
             state.commit(loss=loss.item())
         if elastic.agree(args.stop.exists()):
             break
     with torch.no_grad():
         accuracy = (model(dataset.tensors[0]).argmax(1) == dataset.tensors[1]).float().mean().item()
     state.log(accuracy=accuracy)
-    if rank() == 0:
+    if WORLD.rank() == 0:
         print(f"steps {state.step_count} accuracy {accuracy:.4f}", flush=True)
 
 
