@@ -65,6 +65,49 @@ def train(state):
 train(elastic.State(model=model, optimizer=optimizer))
 """
 
+TORCH = """\
+import os
+import sys
+from pathlib import Path
+
+import torch
+from torch import distributed
+from torch.distributed import all_gather_object, barrier
+import hvd_elastic as elastic
+
+sys.modules["horovod"] = None
+elastic.init()
+torch.manual_seed(os.getpid())
+model, teacher = torch.nn.Linear(4, 1), torch.nn.Linear(2, 2)
+for parameter in (*model.parameters(), *teacher.parameters()):
+    distributed.broadcast(parameter.data, 0)
+barrier()
+model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+words = [os.getpid()]
+distributed.broadcast_object_list(words, src=0)
+pids = [None] * distributed.get_world_size()
+all_gather_object(pids, os.getpid())
+total = torch.tensor([float(os.getpid())])
+distributed.all_reduce(total)
+agreed = elastic.agree(os.getpid()), elastic.any_rank(os.getpid() % 2)
+
+@elastic.run
+def train(state):
+    held = words, pids, total.item(), agreed, teacher.weight.tolist(), model.module.weight.tolist()
+    everyone = [None] * distributed.get_world_size()
+    all_gather_object(everyone, held)
+    assert all(each == everyone[0] for each in everyone), everyone
+    Path(f"alike-{distributed.get_world_size()}-{distributed.get_rank()}").touch()
+    while not elastic.agree(Path("done").exists()):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        state.commit()
+
+train(elastic.State(model=model, optimizer=optimizer))
+"""
+
 LARGE = f"""{HEAD}
 table = hvd.broadcast_object(bytes(65 << 20), root_rank=0, name="table")
 
@@ -131,6 +174,18 @@ def test_a_newcomer_has_what_the_others_sent_each_other_before_training(
         start(job, PLAIN, launcher, hosts)
         for size in (hosts, hosts + 1):
             offer(job, launcher, size)
+            job.until(partial(alike, tmp_path, size), f"all of {size} hold the same")
+            job.trains(size)
+        (tmp_path / "done").touch()
+        assert job.ends() == 0, job.said()
+
+
+@pytest.mark.parametrize("hosts", [pytest.param(2, marks=pytest.mark.core), 1])
+def test_a_newcomer_over_torch_has_what_the_others_sent_each_other(hosts: int, tmp_path: Path) -> None:
+    with training(tmp_path, engine="torch") as job:
+        start(job, TORCH, "launch", hosts)
+        for size in (hosts, hosts + 1):
+            offer(job, "launch", size)
             job.until(partial(alike, tmp_path, size), f"all of {size} hold the same")
             job.trains(size)
         (tmp_path / "done").touch()

@@ -16,6 +16,6 @@ Where to change what:
 - what is replaced in the imported Horovod: functions that scripts call: `replaced_functions.py`, by what
   `trainer/elastic/horovod_patches.py` says; how a worker registers for host updates: `notifications.py`; its wait for
   an operation, watched for stalls: `collective_calls.py`; which dtypes its operations take: `wire_dtypes.py`.
-- what a process that joins gets for the operations before its training function: `setup_calls.py`.
+- what a process that joins gets for the operations before its training function: `setup/`.
 - what is said of a Horovod that lacks our patches of its source: `patch_check.py`.
 """

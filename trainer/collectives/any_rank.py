@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from hvd_elastic.trainer.collectives.setup import setup_calls
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWorld
 
@@ -32,7 +33,8 @@ def any_rank(answer: object, *, world: TrainingWorld = WORLD) -> bool:
     """
     import torch
 
+    def ask() -> bool:
+        return bool(world.allreduce(torch.tensor([int(own)]), op=ReduceOp.MAX, name=_NAME).item())
+
     own = bool(answer)
-    # In a world of one too: what is asked before training is kept for newcomers (setup_calls.py).
-    told = world.allreduce(torch.tensor([int(own)]), op=ReduceOp.MAX, name=_NAME)
-    return bool(told.item())
+    return setup_calls.THIS_PROCESS.once(_NAME, ask)

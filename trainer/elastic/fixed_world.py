@@ -49,11 +49,13 @@ class FixedWorld:
     def begin(self) -> None:
         """The script has formed the group of its world. Raises RendezvousLost."""
         from hvd_elastic.trainer.collectives import notifications
+        from hvd_elastic.trainer.collectives.setup import setup_calls
         from hvd_elastic.trainer.elastic.world import rendezvous_client
 
         if self._replace is None or not rendezvous_client.launched():
             return
         self.is_fixed = True
+        setup_calls.THIS_PROCESS.stop()  # who joins begins with all others
         answer_launcher()
         self._listening.enter_context(notifications.listening(self))
 

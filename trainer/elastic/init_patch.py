@@ -1,17 +1,18 @@
 """`hvd.init()`, replaced: the first call forms the first world as `world_membership` does.
 
 Horovod's operations take more dtypes (`wire_dtypes`) before anything else replaces them for a while.
-From then on this process is watched for waits. What it asks of Horovod
-before its training function is kept for those that join (`setup_calls`).
+From then on this process is watched for waits. What it asks of the other ranks before its training function is kept for
+those that join (`setup_calls`).
 """
 
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from hvd_elastic.trainer.collectives import patch_check, setup_calls, wire_dtypes
+from hvd_elastic.trainer.collectives import patch_check, wire_dtypes
 from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.collectives.replaced_functions import replace_init
+from hvd_elastic.trainer.collectives.setup import horovod_operations, setup_calls, torch_operations
 from hvd_elastic.trainer.collectives.this_world import TORCH, WORLD
 from hvd_elastic.trainer.collectives.torch_engine import torchrun_environment
 from hvd_elastic.trainer.data.loaders import loader_processes
@@ -60,6 +61,7 @@ def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] 
     The replaced `hvd.init` raises SystemExit in a process of multiprocessing that only imports the script.
     """
     arrival = _Arrival(wait)
+    replace_functions = (torch_operations if IS_TORCH else horovod_operations).replace_functions
 
     def first(init: Callable[[], None]) -> None:
         if loader_processes.runs_script_anew():  # it would take this process's place in the world
@@ -68,17 +70,19 @@ def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] 
         if solo is not None and wait is not None and not arrival.has_waited:
             member.enter_alone(init, StandbyGate(arrival.wait, local_rank=solo[0], local_size=solo[1]))
             _watch()
-            setup_calls.THIS_PROCESS.begin(_refuse)
+            setup_calls.THIS_PROCESS.begin(_refuse, replace_functions)
             return
         arrival.wait()
         member.enter(init, enter_world)
         if rendezvous_client.launched():
-            setup_calls.THIS_PROCESS.begin(_refuse)
+            setup_calls.THIS_PROCESS.begin(_refuse, replace_functions)
         patch_check.warn_of_missing_patches()
 
     wire_dtypes.install()
     by_script = fixed_world.THIS_PROCESS.begin
     is_first = replace_init(first=first, before_each=_check_network, open_store=_open_store, by_script=by_script)
+    if is_first and IS_TORCH:
+        torch_operations.THIS_PROCESS.install()
     if is_first and IS_TORCH and (wait is not None or rendezvous_client.launched()):
         torchrun_environment.THIS_PROCESS.await_world(arrival.take_place)
 

@@ -26,8 +26,9 @@ from hvd_elastic.mpijob.contract import (
     Exit,
     HvdElasticError,
 )
-from hvd_elastic.trainer.collectives import patch_check, setup_calls
+from hvd_elastic.trainer.collectives import patch_check
 from hvd_elastic.trainer.collectives.replaced_functions import replace_run
+from hvd_elastic.trainer.collectives.setup import setup_calls
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic import (

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 import torch
 
+from hvd_elastic.trainer.collectives.setup import setup_calls
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWorld
 from hvd_elastic.trainer.elastic import departure
@@ -13,6 +14,7 @@ from hvd_elastic.trainer.telemetry.heartbeat import CheckpointRequest
 
 T = TypeVar("T")
 
+_AGREE: Final = "hvd_elastic.agree"
 _HALF: Final = (1 << 32) - 1
 
 
@@ -32,8 +34,7 @@ def agree(value: T) -> T:
     Args:
         value: this worker's own answer; anything that can be pickled.
     """
-    # In a world of one too: what is agreed on before training is kept for newcomers (collectives/setup_calls.py).
-    return WORLD.broadcast_object(value, root=0, name="hvd_elastic.agree")
+    return setup_calls.THIS_PROCESS.once(_AGREE, lambda: WORLD.broadcast_object(value, root=0, name=_AGREE))
 
 
 class RiskLevel(IntEnum):

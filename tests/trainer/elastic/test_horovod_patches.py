@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from hvd_elastic.mpijob.contract import Exit
-from hvd_elastic.trainer.collectives import setup_calls
-from hvd_elastic.trainer.collectives.setup_calls import SetupCalls
+from hvd_elastic.trainer.collectives.setup import setup_calls
+from hvd_elastic.trainer.collectives.setup.setup_calls import SetupCalls
 from hvd_elastic.trainer.elastic import horovod_patches, init_patch
 from hvd_elastic.trainer.elastic.world import world_membership
 from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
@@ -36,7 +36,7 @@ def test_a_standby_waits_once_and_then_enters_the_launchers_world(
     setup, met = SetupCalls(), list[str]()
     monkeypatch.setattr(setup_calls, "THIS_PROCESS", setup)
     monkeypatch.setattr(setup, "meet", lambda _: met.append("meets"))
-    monkeypatch.setattr(setup, "begin", lambda _: met.append("begins"))
+    monkeypatch.setattr(setup, "begin", lambda *_: met.append("begins"))
     waited: list[int] = []
     monkeypatch.setattr(hvd, "local_rank", lambda: 0)
     monkeypatch.setattr(hvd, "rank", lambda: 0)

@@ -10,7 +10,8 @@ import torch
 from horovod.torch import functions, mpi_ops
 
 from hvd_elastic.trainer.collectives.collective_calls import NAMED
-from hvd_elastic.trainer.collectives.setup_calls import SetupCalls
+from hvd_elastic.trainer.collectives.setup.horovod_operations import replace_functions
+from hvd_elastic.trainer.collectives.setup.setup_calls import SetupCalls
 from hvd_elastic.trainer.elastic import horovod_patches
 from testbed.thread_world import ThreadTrainingWorld, in_each_rank
 
@@ -36,11 +37,11 @@ def _world() -> Iterator[None]:
 def went(script: Callable[[], None], *brought: torch.Tensor, calls: SetupCalls | None = None) -> SetupCalls:
     """A process that has gone through `script`, and has these tensors in its State."""
     calls = calls or SetupCalls()
-    calls.begin(refuse)
+    calls.begin(refuse, replace_functions)
     try:
         script()
     finally:
-        calls._stop()
+        calls.stop()
     calls.end(lambda: brought)
     return calls
 
@@ -109,7 +110,7 @@ def test_a_standby_that_was_alone_before_gets_the_parameters_of_the_others() -> 
     first, own = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     others = went(lambda: hvd.broadcast_parameters(first.state_dict(), root_rank=0))
     standby = SetupCalls()
-    standby.begin(refuse)
+    standby.begin(refuse, replace_functions)
     hvd.broadcast_parameters(own.state_dict(), root_rank=0)
     newcomer(others, joins=standby)
     standby.end(tuple)
