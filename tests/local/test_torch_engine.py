@@ -1,5 +1,6 @@
 """Real processes over torch.distributed under our launcher: a script with DistributedDataParallel, and no Horovod."""
 
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from testbed.local import forkserver
 from testbed.local.training import Training, training
+from tests.local.torch_job import TorchJob
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1500)]
 
@@ -87,3 +89,49 @@ def test_what_ddp_is_told_goes_on_in_other_worlds(tmp_path: Path, kind: str, mic
         assert job.ends(600) == 0, job.said()
         losses, undisturbed = ({event["step"]: event["loss"] for event in each.events("step")} for each in (job, alone))
     assert losses == {step: pytest.approx(loss, abs=1e-4) for step, loss in undisturbed.items()}
+
+
+SOLO = """\
+import os
+import time
+
+import torch
+from torch import distributed
+import hvd_elastic as elastic
+
+elastic.init()
+assert (distributed.get_rank(), distributed.get_world_size()) == (0, 1)
+distributed.barrier()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+@elastic.run
+def train(state):
+    print(f"trains as {distributed.get_rank()} of {distributed.get_world_size()} from {state.step}", flush=True)
+    while distributed.get_world_size() == 1 or not state.was_alone:
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        state.step += 1
+        state.was_alone |= distributed.get_world_size() == 1
+        time.sleep(0.05)
+        state.commit()
+
+train(elastic.State(model=model, optimizer=optimizer, step=0, was_alone=False))
+print(f"has {model.module.weight.sum().item()}", flush=True)
+"""
+
+
+def test_a_solo_standby_sets_itself_up_alone_and_joins_a_job_in_training(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SOLO)
+    sizes = ("--workers", "1:2:2", "--resize", "2:1,6:2", "--standby", "solo")
+    job = TorchJob(tmp_path, *sizes, "--", "python", str(script))
+    try:
+        job.says("trains as 1 of 2 from [1-9]")
+        assert job.ends() == 0, job.said()
+    finally:
+        job.close()
+    weights = re.findall(r"has (\S+)", job.said())
+    assert len(weights) == 2
+    assert weights[0] == weights[1]
