@@ -43,6 +43,7 @@ PROGRAMS: Final = (
     _program("discovery", "--pods 64 256 --seconds 10"),
     _program("worker_start", "--rounds 2"),
     _program("standby", "--starts 1"),
+    _program("torch_worlds", "--rounds 10"),
     _program("compile_resize", "--width 64 --layers 1"),
     _program("trainer_commit", "--parameters 24 --commits 5 --steps 5"),
     _program("trainer_durable", "--tensors 16000 --mib 256"),

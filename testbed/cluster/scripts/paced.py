@@ -24,6 +24,7 @@ parser.add_argument("--pace", type=float, default=0.05, help="seconds that each 
 parser.add_argument(
     "--stop", type=Path, default=Path("/output/stop"), help="training ends with the epoch once it is there"
 )
+parser.add_argument("--busy", type=float, default=0.0, help="CPU seconds that a step computes for, beside its model")
 parser.add_argument("--scales", action="store_true", help="with more workers a step takes less")
 parser.add_argument("--build", type=float, default=0.0, help="seconds that the model takes to be built")
 parser.add_argument("--epochs", type=int, default=1000)
@@ -50,6 +51,13 @@ else:
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
 
+def compute(cpu_seconds: float) -> None:
+    """Use this thread's CPU for so long: longer by the clock where the CPU is short."""
+    end = time.thread_time() + cpu_seconds
+    while time.thread_time() < end:
+        sum(range(1000))
+
+
 @elastic.run
 def train(state: elastic.State) -> None:
     for state.epoch in state.remaining_epochs(args.epochs):
@@ -57,6 +65,7 @@ def train(state: elastic.State) -> None:
             step = state.step_count + 1
             log.samples(samples.tolist(), rank=WORLD.rank(), size=WORLD.size(), step=step, epoch=state.epoch)
             optimizer.zero_grad()
+            compute(args.busy)
             loss = nn.functional.cross_entropy(model(inputs), labels)
             (loss * state.weight).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
