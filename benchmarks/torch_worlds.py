@@ -55,11 +55,11 @@ def formed(way: str, sizes: Sequence[int]) -> list[float]:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     multiprocessing.spawn(_member, args=(way, sizes, store.port), nprocs=max(sizes))
-    return [_number(store, f"end.{number}") - _number(store, f"begin.{number}") for number in range(len(sizes))]
+    return [_last(store, f"end.{number}", of) - _last(store, f"begin.{number}", of) for number, of in enumerate(sizes)]
 
 
-def _number(store: Store, name: str) -> float:
-    return max(float(each) for each in store.get(name).decode().split())
+def _last(store: Store, name: str, size: int) -> float:
+    return max(float(store.get(f"{name}.{member}").decode()) for member in range(size))
 
 
 def _member(member: int, way: str, sizes: Sequence[int], port: int) -> None:
@@ -72,12 +72,12 @@ def _member(member: int, way: str, sizes: Sequence[int], port: int) -> None:
         if member >= size:
             continue
         _meet(store, f"ready.{number}", size)
-        store.append(f"begin.{number}", f"{time.time()} ")
+        store.set(f"begin.{number}.{member}", str(time.time()))
         form(number, size)
         total = torch.ones(1)
         distributed.all_reduce(total)
         assert total.item() == size
-        store.append(f"end.{number}", f"{time.time()} ")
+        store.set(f"end.{number}.{member}", str(time.time()))
     _meet(store, "over", max(sizes))
 
 

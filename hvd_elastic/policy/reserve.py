@@ -82,14 +82,18 @@ def forecast(history: DemandHistory, now: float) -> Forecast:
     return Forecast(mean=fmean(rises), sigma=pstdev(rises)) if rises else Forecast(mean=0.0, sigma=0.0)
 
 
+def wanted_reserve(history: DemandHistory, now: float, *, quantile: float) -> int:
+    """GPUs that should be idle now, however many there are: `max(0, ceil(eta * Q_p(D)))`."""
+    return max(0, math.ceil(history.care * forecast(history, now).quantile(quantile) - 1e-9))
+
+
 def reserve(history: DemandHistory, now: float, *, unclaimed: int, quantile: float) -> int:
     """GPUs that training must leave idle now, of those that inference neither holds nor waits for.
 
     `clip(ceil(eta * Q_p(D)), 0, C - D_now)`, after F5's `eta * (C - clip(floor(Q_p(D)), 0, C))`: there eta is of what
     is lent, here of what is kept.
     """
-    wanted = history.care * forecast(history, now).quantile(quantile)
-    return max(0, min(math.ceil(wanted - 1e-9), unclaimed))
+    return max(0, min(wanted_reserve(history, now, quantile=quantile), unclaimed))
 
 
 def waiting_share(windows: tuple[DemandWindow, ...]) -> float:

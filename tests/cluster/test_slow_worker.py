@@ -28,7 +28,7 @@ BUSY = [*jobs.PACED, "--busy", "0.02"]
     ],
 )
 def test_a_worker_with_a_tenth_of_a_cpu(
-    cluster: Site, namespace: Kubectl, timeline: Timeline, keys: dict[str, str]
+    cluster: Site, namespace: Kubectl, timeline: Timeline, keys: dict[str, Any]
 ) -> None:
     cluster.local()
     job = standing.start(cluster, namespace, "launch", command=BUSY, **keys)

@@ -12,7 +12,7 @@ from testbed.local import slowed
 from testbed.local.training import ROOT, training
 from tests.local.plain_training import DIGITS, by_hand, close
 from tests.local.test_bridges import QUIET, need
-from tests.local.test_fixed_world import Job
+from tests.local.torch_job import TorchJob
 
 EPOCHS = 8
 
@@ -58,7 +58,7 @@ def test_its_own_trainer_is_begun_again_in_each_world(
     monkeypatch.setenv("HURRY", str(tmp_path / "hurry"))
     script = ROOT / "examples" / f"native_{library.removeprefix('pytorch_')}.py"
     command = ["python", slowed.__file__, str(script), "--epochs", str(EPOCHS), "--folder", str(tmp_path / "kept")]
-    job = Job(tmp_path, "--workers", "1:2:2", "--resize", "8:1,20:2", "--", *command)
+    job = TorchJob(tmp_path, "--workers", "1:2:2", "--resize", "8:1,20:2", "--", *command)
     try:
         job.says(r"world 2 -> 1: ")
         job.says(r"world 1 -> 2: .* joined")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hvd_elastic.cli.object_names import checked_place
 from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 
@@ -36,6 +37,9 @@ _COLUMNS = (
               help="Share of 5-minute windows in which idle GPUs cover the rise of inference's demand.")  # fmt: skip
 @click.option("--prometheus", metavar="URL", help="With --forecast: the server that knows inference's demand.")
 @click.option("--forecast", metavar="PROMQL", help="GPUs that inference will soon hold in all.")
+@click.option("--buffer", metavar="NAMESPACE/NAME", callback=checked_place,
+              help="A CapacityBuffer whose replicas follow the reserve: a cluster autoscaler keeps nodes for it. "
+                   "Its PodTemplate asks for one GPU.")  # fmt: skip
 @click.option("--lease-namespace", help="Where its Lease and its ConfigMap are. By default its own.")
 @click.option("--alive-file", type=click.Path(dir_okay=False, path_type=Path),
               help="Touch this file after each turn while the API server answers, for a liveness probe.")  # fmt: skip
@@ -52,6 +56,7 @@ def command(
     quantile: float,
     prometheus: str | None,
     forecast: str | None,
+    buffer: str | None,
     lease_namespace: str | None,
     alive_file: Path | None,
     log_format: str,
@@ -59,7 +64,7 @@ def command(
 ) -> None:
     """Share idle GPUs among the jobs whose description has `autoscale`. One leads, however many run.
 
-    It sets the number of workers that each job asks for, as `hvd-elastic scale` does, and nothing else.
+    It sets the number of workers that each job asks for, as `hvd-elastic scale` does, and the replicas of --buffer.
     """
     from hvd_elastic import logs
     from hvd_elastic.client.connection.cluster_client import ClusterClient
@@ -67,6 +72,7 @@ def command(
     from hvd_elastic.decide.autoscale.demand_store import DemandStore
     from hvd_elastic.decide.autoscale.forecast.prometheus_forecast import PrometheusForecast
     from hvd_elastic.decide.autoscale.leadership import Leadership
+    from hvd_elastic.decide.autoscale.reserve_buffer import ReserveBuffer
     from hvd_elastic.decide.autoscale.state_reader import StateReader
 
     if (prometheus is None) != (forecast is None):
@@ -76,9 +82,16 @@ def command(
     own = lease_namespace or cluster.namespace
     leadership = Leadership(cluster, namespace=own, identity=_identity())
     asked = PrometheusForecast(url=prometheus, query=forecast) if prometheus and forecast else None
-    reader = StateReader(cluster, namespaces, forecast=asked.gpus if asked else lambda: 0)
-    demand = DemandStore(cluster, own)
-    autoscaler = Autoscaler(cluster, reader, demand, may_act=leadership.holds, quantile=quantile, dry_run=dry_run)
+    reader = StateReader(cluster, namespaces, forecast=asked.gpus if asked else lambda: 0, own_buffer=buffer or "")
+    autoscaler = Autoscaler(
+        cluster,
+        reader,
+        DemandStore(cluster, own),
+        may_act=leadership.holds,
+        quantile=quantile,
+        buffer=ReserveBuffer(cluster, buffer) if buffer else None,
+        dry_run=dry_run,
+    )
     if dry_run:
         _show(autoscaler.turn(), output)
     elif once:

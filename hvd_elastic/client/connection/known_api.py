@@ -58,5 +58,7 @@ CLAIMED_DEVICES: Final = KnownApi(group="resource.k8s.io", versions=("v1",))
 """On by default from Kubernetes 1.34 on."""
 SCALERS: Final = KnownApi(group="autoscaling", versions=("v2",))
 """HorizontalPodAutoscalers with metrics beside CPU. Stable from Kubernetes 1.23 on."""
+CAPACITY_BUFFERS: Final = KnownApi(group="autoscaling.x-k8s.io", versions=("v1beta1", "v1alpha1"))
+"""Of Cluster Autoscaler from 1.34 on, of Karpenter and GKE. v1 was not served by any release in November 2026."""
 KEDA: Final = KnownApi(group="keda.sh", versions=("v1alpha1",))
 """ScaledObjects; up to 2.21 KEDA has had no other version."""

@@ -1,4 +1,4 @@
-"""The autoscaler's loop: read, decide, carry out. It changes nothing but the number of workers that jobs ask for.
+"""The autoscaler's loop: read, decide, carry out. It changes how many workers jobs ask for, and the size of a buffer.
 
 What it wants is written where `hvd-elastic scale` writes it, so the job's own sidecar drains the workers that go. A
 turn that fails changes nothing, and the next one begins from what the cluster says.
@@ -16,6 +16,7 @@ from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import MPIJOB_API
 from hvd_elastic.decide.autoscale.decision import QUANTILE, AutoscalerMemory, ScaleDecision, decide
 from hvd_elastic.decide.autoscale.demand_store import DemandStore
+from hvd_elastic.decide.autoscale.reserve_buffer import ReserveBuffer
 from hvd_elastic.decide.autoscale.state_reader import StateReader
 from hvd_elastic.mpijob.contract import ANNOTATION_AUTOSCALER, ANNOTATION_WANTED_WORKERS
 from hvd_elastic.system.plain_words import count_words
@@ -46,11 +47,12 @@ class Autoscaler:
         *,
         may_act: Callable[[], bool],
         quantile: float = QUANTILE,
+        buffer: ReserveBuffer | None = None,
         dry_run: bool = False,
     ) -> None:
-        """`may_act` is asked before each write: whether this autoscaler leads still."""
+        """`may_act` is asked before each write: whether this autoscaler leads still. `buffer`: follows the reserve."""
         self._cluster, self._reader, self._demand, self._may_act = cluster, reader, demand, may_act
-        self._quantile, self._dry_run = quantile, dry_run
+        self._quantile, self._buffer, self._dry_run = quantile, buffer, dry_run
         self._memory: AutoscalerMemory | None = None
         """None: it did not lead until now."""
 
@@ -64,6 +66,8 @@ class Autoscaler:
         done = [self._carry_out(decision) for decision in decisions]
         if not self._dry_run and self._may_act():
             self._demand.write(self._memory.demand)
+            if self._buffer is not None:
+                self._buffer.follow(state, self._memory.demand, now, quantile=self._quantile)
         return done
 
     def run(self, stop: Event, *, period: float = PERIOD_SECONDS, alive: Callable[[], None] = lambda: None) -> None:

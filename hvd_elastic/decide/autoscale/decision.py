@@ -12,6 +12,7 @@ from typing import Final
 
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
+from hvd_elastic.decide.autoscale.forecast.capacity_buffers import BufferedPod
 from hvd_elastic.decide.autoscale.node_pool import NodePool, pools_of
 from hvd_elastic.decide.autoscale.observed_speeds import ObservedSpeeds
 from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, GpuPod
@@ -34,6 +35,10 @@ class SharedCluster:
     pods: tuple[GpuPod, ...]
     coming: int = 0
     """GPUs of inference pods that are forecast and not there yet."""
+    buffered: int = 0
+    """GPUs that a cluster autoscaler keeps ready: training leaves them idle."""
+    own_buffer: BufferedPod | None = None
+    """Of the CapacityBuffer that follows the reserve. None: there is none, or it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +94,14 @@ def decide(
     waits = any(pool.waiting for pool in pools)
     memory = replace(memory, demand=memory.demand.seen(now, inference, waits=waits, quantile=quantile))
     unclaimed = sum(pool.unclaimed for pool in pools)
-    kept = reserve(memory.demand, now, unclaimed=max(0, unclaimed - state.coming), quantile=quantile)
+    idle = max(0, unclaimed - state.coming)
+    kept = max(reserve(memory.demand, now, unclaimed=idle, quantile=quantile), min(state.buffered, idle))
     decisions: list[ScaleDecision] = []
     for pool in pools:
         # A reserve, and pods that are forecast, may need any of the pools: each keeps its part.
         part = pool.unclaimed / unclaimed if unclaimed else 0.0
-        coming, idle = (ceil(round(gpus * part, 6)) for gpus in (state.coming, kept))
-        room = Room(gpus=max(0, pool.unclaimed - coming - idle), waiting=pool.waiting_gpus + coming, reserve=idle)
+        coming, left = (ceil(round(gpus * part, 6)) for gpus in (state.coming, kept))
+        room = Room(gpus=max(0, pool.unclaimed - coming - left), waiting=pool.waiting_gpus + coming, reserve=left)
         decisions += _in_pool(pool, room, memory, now)
     return tuple(decisions), memory
 

@@ -97,6 +97,12 @@ class GpuPod:
         return tuple(replace(first, resource=resource, gpus=amount) for resource, amount in asked.items())
 
     @classmethod
+    def each_of_template(cls, template: Json, *, workload: str = "") -> "tuple[GpuPod, ...]":
+        """A pod of a template once for each resource that it asks for, as it is before it has a node."""
+        pod = {"metadata": {**(template.get("metadata") or {}), "name": ""}, "spec": template["spec"]}
+        return tuple(replace(one, workload=workload, job="", node="") for one in cls.each_from_json(pod))
+
+    @classmethod
     def occupying(cls, pod: Json) -> "GpuPod | None":
         """A pod that cannot be read: nobody else counts on the GPUs of its node. None: it is on none, or has ended."""
         spec, status = (part if isinstance(part := pod.get(key), dict) else {} for key in ("spec", "status"))

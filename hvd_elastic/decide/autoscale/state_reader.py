@@ -10,6 +10,7 @@ from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.client.operations.submitted_job import MPIJOB_API
 from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.decide.autoscale.decision import SharedCluster
+from hvd_elastic.decide.autoscale.forecast.capacity_buffers import CapacityBufferReader, buffered_gpus
 from hvd_elastic.decide.autoscale.forecast.scaler_demand import coming_gpus, starting
 from hvd_elastic.decide.autoscale.forecast.scaler_reader import ScalerReader
 from hvd_elastic.decide.autoscale.pod_reader import GpuPodReader
@@ -26,12 +27,21 @@ class StateReader:
         namespaces: Sequence[str] = (),
         *,
         forecast: Callable[[], int] = lambda: 0,
+        own_buffer: str = "",
     ) -> None:
-        """`namespaces`: of the jobs; none: all. `forecast`: GPUs that inference will soon hold, 0 if nobody knows."""
+        """Make a reader.
+
+        Args:
+            cluster: to read.
+            namespaces: of the jobs; none: all.
+            forecast: GPUs that inference will soon hold, 0 if nobody knows.
+            own_buffer: `NAMESPACE/NAME` of the CapacityBuffer that follows the reserve: it is no reserve of its own.
+        """
         self._cluster, self._namespaces, self._forecast = cluster, tuple(namespaces), forecast
         self._pods = GpuPodReader(cluster)
         self._node_reading, self._job_reading = ObjectReading("node"), ObjectReading("MPIJob")
-        self._scalers = ScalerReader(cluster)
+        self._scalers, self._buffers = ScalerReader(cluster), CapacityBufferReader(cluster)
+        self._own_buffer = own_buffer
 
     def read(self) -> tuple[SharedCluster, float]:
         """The state, and the API server's clock in Unix seconds. Raises ClusterError if a part cannot be read.
@@ -43,16 +53,21 @@ class StateReader:
             pods = pool.submit(self._pods.read)
             demands = pool.submit(self._scalers.demands)
             forecast = pool.submit(self._forecast)
+            buffers = pool.submit(self._buffers.read)
             jobs = self._jobs()
             nodes = self._nodes(sorted({job.resource for job in jobs} or {GPU_RESOURCE}))
         found = tuple(counted(pods.result(), nodes))
         called_for = demands.result()
         templates = counted(self._scalers.templates(starting(called_for, found)), nodes)
+        buffered = buffers.result()
+        own_buffer = next((one for one in buffered if one.buffer.name == self._own_buffer), None)
         inference = sum(pod.gpus for pod in found if not pod.job)
         state = SharedCluster(
             jobs=jobs,
             nodes=nodes,
             pods=found,
+            buffered=buffered_gpus((one for one in buffered if one is not own_buffer), nodes),
+            own_buffer=own_buffer,
             coming=max(0, forecast.result() - inference, coming_gpus(called_for, found, templates)),
         )
         return state, now

@@ -4,30 +4,24 @@ All of it is a forecast, not a part of the state: without it the autoscaler deci
 API that does not answer is said, once until it answers again, and left out.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Final
 
-from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json, NotFoundError
+from hvd_elastic.client.connection.cluster_client import ClusterClient, Json, NotFoundError
 from hvd_elastic.client.connection.known_api import KEDA, SCALERS, KnownApi, NoSuchGroupError
 from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.decide.autoscale.forecast.hpa_demand import hpa_demand
+from hvd_elastic.decide.autoscale.forecast.optional_reading import MOST_TEMPLATES, OptionalReading
 from hvd_elastic.decide.autoscale.forecast.scaled_object import scaled_object_demand
 from hvd_elastic.decide.autoscale.forecast.scaler_demand import ScalerDemand
 from hvd_elastic.decide.autoscale.shared_cluster import GpuPod
 from hvd_elastic.mpijob.description.object_names import object_name
 
-log = logging.getLogger(__name__)
-
-MOST_TEMPLATES: Final = 50
-"""Read in one turn: workloads that come back from zero at once."""
 _TEMPLATES: Final = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
 """Of `apps/v1`. What a pod of another kind will ask for is known as soon as there is one."""
-_A = TypeVar("_A")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +47,19 @@ class ScalerReader:
         self._cluster = cluster
         self._readings = {one.kind: ObjectReading(one.kind) for one in _KINDS}
         self._template_reading = ObjectReading("template of")
-        self._silent: set[str] = set()
-        """What has not answered, and was said."""
+        self._optional = OptionalReading()
 
     def demands(self) -> Sequence[ScalerDemand]:
         """What the scalers of all kinds call for."""
-        return [demand for one in _KINDS for demand in self._ask(f"{one.kind}s give", self._of_kind, one)]
+        return [
+            demand for one in _KINDS for demand in self._optional.of(f"{one.kind}s give", partial(self._of_kind, one))
+        ]
 
     def templates(self, workloads: Iterable[str]) -> Sequence[GpuPod]:
         """The GPUs that a pod of each workload (`NAMESPACE/KIND/NAME`) will ask for, as a pod that is not there yet."""
         readable = [one for one in workloads if _path(one)][:MOST_TEMPLATES]
-        return [
-            pod for one in readable for pod in self._ask("templates of workloads at zero give", self._template, one)
-        ]
+        what = "templates of workloads at zero give"
+        return [pod for one in readable for pod in self._optional.of(what, partial(self._template, one))]
 
     def _of_kind(self, kind: _Scalers) -> Iterator[ScalerDemand]:
         try:
@@ -82,23 +76,9 @@ class ScalerReader:
             return iter(())
         return chain.from_iterable(self._template_reading.each([found], partial(_pods_of, workload)))
 
-    def _ask(self, what: str, read: Callable[[_A], Iterator[_T]], about: _A) -> list[_T]:
-        try:
-            found = list(read(about))
-        except ClusterError as error:
-            if what not in self._silent:
-                log.warning("%s no forecast: %s", what, error)
-            self._silent.add(what)
-            return []
-        self._silent.discard(what)
-        return found
-
 
 def _pods_of(workload: str, found: Json) -> Sequence[GpuPod]:
-    """A pod of a template once for each resource that it asks for, as it is before it has a node."""
-    template = found["spec"]["template"]
-    pod = {"metadata": {**(template.get("metadata") or {}), "name": ""}, "spec": template["spec"]}
-    return [replace(one, workload=workload, job="", node="") for one in GpuPod.each_from_json(pod)]
+    return GpuPod.each_of_template(found["spec"]["template"], workload=workload)
 
 
 def _path(workload: str) -> str:

@@ -45,6 +45,23 @@ def test_it_may_change_nothing_but_jobs_and_what_it_owns() -> None:
     }
 
 
+def test_of_buffers_it_may_change_the_one_that_it_is_given() -> None:
+    items = generated("--image", "i", "--buffer", "serving/spare")
+    (role,) = (item for item in items if item["kind"] == "Role" and item["metadata"]["namespace"] == "serving")
+    assert role["rules"] == [
+        {
+            "apiGroups": ["autoscaling.x-k8s.io"],
+            "resources": ["capacitybuffers"],
+            "resourceNames": ["spare"],
+            "verbs": ["patch"],
+        }
+    ]
+    (pod,) = (item["spec"]["template"]["spec"] for item in items if item["kind"] == "Deployment")
+    assert " --buffer serving/spare" in " ".join(pod["containers"][0]["command"])
+    refused = CliRunner().invoke(cli, ["autoscaler", "--image", "i", "--buffer", "spare"])
+    assert (refused.exit_code, "'spare' is not NAMESPACE/NAME" in refused.output) == (2, True)
+
+
 def test_its_own_rights_are_of_objects_that_are_made_for_it() -> None:
     items = generated("--image", "i", "--namespace", "ops")
     (role,) = (item for item in items if item["kind"] == "Role")

@@ -8,8 +8,9 @@ import pytest
 from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.connection.login import Login
 from hvd_elastic.client.connection.session import Session
+from hvd_elastic.decide.autoscale.forecast.optional_reading import MOST_TEMPLATES
 from hvd_elastic.decide.autoscale.forecast.scaler_demand import ScalerDemand
-from hvd_elastic.decide.autoscale.forecast.scaler_reader import MOST_TEMPLATES, ScalerReader
+from hvd_elastic.decide.autoscale.forecast.scaler_reader import ScalerReader
 from testbed.kube_api import KubeApi, Request, Status
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
