@@ -14,7 +14,7 @@ import torch
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.sharding.host_shards import Shards
-from hvd_elastic.trainer.sharding.shares import Holdings, Share, Transfer, plan_transfers, rounds_of
+from hvd_elastic.trainer.sharding.shares import Holdings, Length, Share, Transfer, plan_transfers, rounds_of
 
 IN_FLIGHT: Final = 4
 """Messages that are on their way at a time: enough for Horovod to send one while the next one is packed."""
@@ -25,7 +25,7 @@ blocks come from the kernel each time, which costs more than filling them: of 64
 
 
 def redistribute(
-    lengths: Sequence[int],
+    lengths: Sequence[Length],
     *,
     held: Holdings,
     wanted: Sequence[Share | None],
@@ -38,7 +38,7 @@ def redistribute(
     """Give each rank the share that it wants. A collective operation.
 
     Args:
-        lengths: elements of each bucket.
+        lengths: of each bucket.
         held: by rank, the shares that it has; the same on every rank.
         wanted: by rank, the share that it gets; None: nothing. The same on every rank.
         own: the content of each share that this rank has, on the host.
@@ -78,7 +78,7 @@ class _BucketTransfer:
 
     world: TrainingWorld
     rank: int
-    length: int
+    length: Length
     wanted: Share | None
     own: Mapping[Share, Mapping[str, torch.Tensor]]
     names: tuple[str, ...]

@@ -19,7 +19,7 @@ from hvd_elastic.trainer.sharding.host_shards import Shards, empty_shards
 from hvd_elastic.trainer.sharding.optimizer_content import OptimizerContent, outlined
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.sharding.share_transfer import redistribute
-from hvd_elastic.trainer.sharding.shares import WHOLE, Share, lost_elements, shares_of
+from hvd_elastic.trainer.sharding.shares import WHOLE, Length, Rows, Share, lost_elements, shares_of
 from testbed.thread_world import Meeting, ThreadTrainingWorld, in_each_rank, next_world, together
 from tests.properties import examples
 
@@ -33,7 +33,7 @@ def small_messages() -> Iterator[None]:
         yield
 
 
-def shards_of(lengths: Sequence[int], share: Share, step: int = 0) -> Shards:
+def shards_of(lengths: Sequence[Length], share: Share, step: int = 0) -> Shards:
     """What a rank has of a commit: two tensors for each bucket, of different dtypes."""
     shards = []
     for bucket, length in enumerate(lengths):
@@ -49,12 +49,14 @@ def is_same(one: Shards, other: Shards) -> bool:
 
 @settings(max_examples=examples(60))
 @given(
-    lengths=st.lists(st.integers(0, 50), min_size=1, max_size=3),
+    lengths=st.lists(
+        st.integers(0, 50) | st.builds(Rows, count=st.integers(0, 12), width=st.integers(1, 5)), min_size=1, max_size=3
+    ),
     before=st.integers(1, 4),
     after=st.integers(1, 4),
     data=st.data(),
 )
-def test_every_rank_gets_what_it_wants(lengths: list[int], before: int, after: int, data: st.DataObject) -> None:
+def test_every_rank_gets_what_it_wants(lengths: list[Length], before: int, after: int, data: st.DataObject) -> None:
     """Ranks of a former world, some without what they had, and newcomers."""
     size = max(before, after)
     old = shares_of(before)
