@@ -80,6 +80,22 @@ def test_every_rank_gets_what_it_wants(lengths: list[Length], before: int, after
         assert got is None if share is None else got is not None and is_same(got, shards_of(lengths, share))
 
 
+def test_small_buckets_are_sent_together() -> None:
+    """As of a model with hundreds of small parameters: each message is a network's round trip of all ranks."""
+    lengths = [Rows(count=4)] * 12
+
+    def work(world: ThreadTrainingWorld) -> list[str]:
+        held, wanted, outline = [[share] for share in shares_of(2)], shares_of(2)[::-1], shards_of(lengths, WHOLE)
+        own = {share: shards_of(lengths, share) for share in held[world.rank()]}
+        into = empty_shards(outline, lengths, wanted[world.rank()])
+        redistribute(lengths, held=held, wanted=wanted, own=own, outline=outline, into=into, label="swap", world=world)
+        assert is_same(into, shards_of(lengths, wanted[world.rank()]))
+        return world.said
+
+    # A bucket has two elements of five bytes for each rank, and a message 80 bytes.
+    assert in_each_rank(2, work) == [["alltoall hvd_elastic.swap.0", "alltoall hvd_elastic.swap.1"]] * 2
+
+
 @dataclass(eq=False)
 class Worker:
     """A process as far as shares go: what of it is a world, an optimizer, its copies and its last commit."""
