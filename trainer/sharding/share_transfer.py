@@ -14,8 +14,18 @@ import torch
 
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
-from hvd_elastic.trainer.sharding.host_shards import Shards
-from hvd_elastic.trainer.sharding.shares import Holdings, Length, Share, Transfer, plan_transfers, rounds_of
+from hvd_elastic.trainer.sharding.host_shards import Shards, empty_shards, on_host
+from hvd_elastic.trainer.sharding.sharded_content import ShardedContent
+from hvd_elastic.trainer.sharding.shares import (
+    WHOLE,
+    Holdings,
+    Length,
+    Share,
+    Transfer,
+    plan_transfers,
+    rounds_of,
+    shares_of,
+)
 
 IN_FLIGHT: Final = 4
 """Messages that are on their way at a time: enough for Horovod to send one while the next one is packed."""
@@ -67,6 +77,28 @@ def redistribute(
         for part in rounds_of(plan, most=max(1, MESSAGE_BYTES // element_bytes)):
             mover.add(bucket, part, element_bytes)
     mover.finish()
+
+
+def gather(
+    content: ShardedContent, lengths: Sequence[Length], *, label: str, world: TrainingWorld = WORLD
+) -> ShardedContent | None:
+    """Return on rank 0 all of what each rank has its share of; None on all others. A collective operation."""
+    is_root = world.rank() == 0
+    if content.share == WHOLE:
+        return content if is_root else None
+    shares = shares_of(content.share.size)
+    into = empty_shards(content.shards, lengths, WHOLE) if is_root else None
+    redistribute(
+        lengths,
+        held=[[share] for share in shares],
+        wanted=[WHOLE, *([None] * (len(shares) - 1))],
+        own={content.share: on_host(content.shards)},
+        outline=content.shards,
+        into=into,
+        label=label,
+        world=world,
+    )
+    return None if into is None else ShardedContent(share=WHOLE, shards=into, numbers=content.numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from hvd_elastic.trainer.sharding import parameter_buckets, share_transfer
 from hvd_elastic.trainer.sharding.committed_shares import CommittedShares
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.host_shards import Shards, empty_shards
-from hvd_elastic.trainer.sharding.optimizer_content import OptimizerContent, outlined
+from hvd_elastic.trainer.sharding.sharded_content import ShardedContent, outlined
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.sharding.share_transfer import redistribute
 from hvd_elastic.trainer.sharding.shares import WHOLE, Length, Rows, Share, lost_elements, shares_of
@@ -115,7 +115,7 @@ class Worker:
         """What a step leaves."""
         share = Share(rank=self.world.rank(), size=self.world.size())
         lengths = self.optimizer.lengths
-        content = OptimizerContent(
+        content = ShardedContent(
             share=share, shards=shards_of(lengths, share, step), numbers=[{"step": step} for _ in lengths]
         )
         self.optimizer.place(content)
@@ -139,7 +139,7 @@ class Worker:
         root = next(rank for rank, each in enumerate(kept) if step in each.commits)
         own = self.commits[step]["objects"]["optimizer"] if step in self.commits else None
         received: dict[str, Any] = self.world.broadcast_object(outlined(own) if own else {}, root=root, name="outline")
-        self.optimizer.place(OptimizerContent.of(own or received))
+        self.optimizer.place(ShardedContent.of(own or received))
         self.shares.move(named, [*self.commits.items()], step, kept)
         self.save(step)
         return step
@@ -226,7 +226,7 @@ def test_a_durable_checkpoint_is_spread_from_the_rank_that_has_read_it() -> None
     workers = begun(3)
     known = by_rank(workers)
     root = workers[1]
-    content = OptimizerContent(
+    content = ShardedContent(
         share=WHOLE,
         shards=shards_of(root.optimizer.lengths, WHOLE, 5),
         numbers=[{"step": 5} for _ in root.optimizer.lengths],
@@ -234,7 +234,7 @@ def test_a_durable_checkpoint_is_spread_from_the_rank_that_has_read_it() -> None
     root.optimizer.place(content)
     for worker in workers:
         if worker is not root:
-            worker.optimizer.place(OptimizerContent.of(outlined(content.state_dict())))
+            worker.optimizer.place(ShardedContent.of(outlined(content.state_dict())))
 
     def spread(world: ThreadTrainingWorld) -> None:
         known[world].shares.spread({"optimizer": known[world].optimizer}, root=1)
