@@ -119,7 +119,8 @@ class CommittedShares:
         world = shares_of(self._world.size())
         copied = [share.copied() for share in world]
         held = [each.shares.get(step, ()) for each in kept]
-        if all({share, copy} <= set(has) for share, copy, has in zip(world, copied, held, strict=True)):
+        # A rank's own share comes first, and is what its objects hold: its copy of the same one would not do.
+        if all(has[:1] == (share,) and copy in has for share, copy, has in zip(world, copied, held, strict=True)):
             return False
         copies: dict[str, Shards] = {}
         for name, sharded in objects.items():

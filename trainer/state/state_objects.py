@@ -199,17 +199,16 @@ def _is_stateful(value: object) -> bool:
 
 
 def _kept_by(target: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors of an object, without those of which each rank has a part."""
     if isinstance(target, torch.nn.Module):
-        yield from target.parameters()
+        yield from (weight for weight in target.parameters() if not module_division.is_part(weight))
         yield from target.buffers()
     elif isinstance(target, torch.optim.Optimizer):
-        for values in target.state.values():
-            yield from (value for value in values.values() if isinstance(value, torch.Tensor))
+        kept = (value for values in target.state.values() for value in values.values())
+        yield from (each for each in kept if isinstance(each, torch.Tensor) and not module_division.is_part(each))
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    if module_division.is_part(tensor):  # in a commit is its memory, and not this
-        return 0
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
 
 

@@ -209,6 +209,13 @@ def test_a_rank_lost_twice_before_the_next_commit_costs_none() -> None:
         assert resume(workers) == 1
 
 
+def test_two_ranks_that_change_places_change_shares() -> None:
+    """Each has a copy of what it needs, and its optimizer has not."""
+    workers = begun(2)
+    commit(workers, 1)
+    assert resume(resized(workers[::-1], newcomers=0)) == 1
+
+
 def test_a_death_in_the_middle_of_a_commit_goes_back_to_the_one_before() -> None:
     workers = begun(3)
     commit(workers, 1)

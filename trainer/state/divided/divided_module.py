@@ -12,7 +12,7 @@ from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.sharded_content import SHARE, ShardedContent
 from hvd_elastic.trainer.sharding.share_transfer import gather
 from hvd_elastic.trainer.sharding.shares import WHOLE
-from hvd_elastic.trainer.state.divided.divided_object import REST, DividedObject, owned, share_of
+from hvd_elastic.trainer.state.divided.divided_object import REST, DividedObject, share_of
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
@@ -51,7 +51,7 @@ class DividedModule(DividedObject):
         if SHARE in state_dict:
             content = ShardedContent.of(state_dict)
             if self.is_whole(content):  # else this rank has weights of its own, until others are moved to it
-                self.place(owned(content))
+                self.take(content)
             rest = state_dict[REST]
         else:
             whole = under_names_of(self.of.state_dict().keys(), state_dict)

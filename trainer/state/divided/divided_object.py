@@ -49,12 +49,19 @@ class DividedObject:
         return self._staged if self._staged is not None else self._read()
 
     def place(self, content: ShardedContent) -> None:
-        """Keep this from now on, and nothing of what was kept."""
-        if content.share == share_of(self.parts()) and self.is_whole(content):
+        """Keep this from now on, and nothing of what was kept. Its memory is the object's own."""
+        if self._fits(content):
             self._write(content)
             self._staged = None
         else:
             self._staged = content
+
+    def take(self, content: ShardedContent) -> None:
+        """As `place`, of a content whose memory is another's, such as a commit's."""
+        self.place(content if self._fits(content) else owned(content))
+
+    def _fits(self, content: ShardedContent) -> bool:
+        return content.share == share_of(self.parts()) and self.is_whole(content)
 
     def is_whole(self, content: ShardedContent) -> bool:
         """Whether a content has all elements of its share, and is not the outline of another rank's (`outlined`)."""
@@ -85,7 +92,9 @@ def share_of(parts: "Sequence[DTensor]") -> Share:
     if not parts:
         return WHOLE
     mesh = parts[0].device_mesh
-    return Share(rank=mesh.get_local_rank(), size=mesh.size())
+    # Not `get_local_rank()`: that asks the group, whose name is the same in each world, and so the present one.
+    (rank,) = mesh.get_coordinate() or (0,)
+    return Share(rank=rank, size=mesh.size())
 
 
 def owned(content: ShardedContent) -> ShardedContent:

@@ -12,7 +12,7 @@ from hvd_elastic.trainer.sharding.sharded_content import SHARE, ShardedContent
 from hvd_elastic.trainer.sharding.share_optimizer import placed_number
 from hvd_elastic.trainer.sharding.share_transfer import gather
 from hvd_elastic.trainer.sharding.shares import WHOLE
-from hvd_elastic.trainer.state.divided.divided_object import REST, DividedObject, copied, owned, share_of
+from hvd_elastic.trainer.state.divided.divided_object import REST, DividedObject, copied, share_of
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
@@ -40,16 +40,16 @@ class DividedOptimizer(DividedObject):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Load what `state_dict` gave, or the plain `state_dict()` of the whole."""
         groups = copy.deepcopy(state_dict["param_groups"])
-        if SHARE in state_dict:
-            content = owned(ShardedContent.of(state_dict))
-            rest = state_dict[REST]
+        is_share = SHARE in state_dict
+        if is_share:
+            content, rest = ShardedContent.of(state_dict), state_dict[REST]
         else:
             content, rest = self._whole(state_dict["state"])
         plain = {number: {name: copied(value) for name, value in values.items()} for number, values in rest.items()}
         self.of.load_state_dict({"state": plain, "param_groups": groups})
         if content.is_empty:
             content = ShardedContent(share=share_of(self.parts()), shards=content.shards, numbers=content.numbers)
-        self.place(content)
+        (self.take if is_share else self.place)(content)
 
     def gathered(self, state_dict: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return on rank 0 the plain `state_dict()` of which each rank gives its share. A collective operation."""

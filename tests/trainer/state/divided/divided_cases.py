@@ -6,17 +6,19 @@ division, and a buffer. What it comes to must be what the plain model comes to w
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import distributed, nn
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import FileStore, HashStore
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 import hvd_elastic as elastic
+from hvd_elastic.trainer.collectives.this_world import TORCH
 from hvd_elastic.trainer.sharding import share_transfer
 from hvd_elastic.trainer.sharding.committed_shares import SharesLostError
 from hvd_elastic.trainer.state.elastic_state import State
@@ -195,6 +197,23 @@ def a_world_of_one_is_the_plain_optimizer_to_the_bit() -> None:
     assert all(torch.equal(whole(weight), other) for weight, other in pairs)
 
 
+def a_model_without_memory_is_filled_part_by_part() -> None:
+    """As scripts build what is too large for one: on `meta`, divided, and then given memory and first weights."""
+    known = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3))
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3))
+    fully_shard(model[0])
+    fully_shard(model)
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for weight, other in zip(model.parameters(), known.parameters(), strict=True):
+            assert isinstance(weight, DTensor)
+            weight.copy_(distribute_tensor(other.detach(), weight.device_mesh, weight.placements))
+            other.copy_(weight.full_tensor())  # rank 0's
+    State(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1)).sync()
+    assert is_like(model, known)
+
+
 def has_copies(state: State) -> None:
     """Whether this rank has the shares of the rank across the ring, as that rank has committed them."""
     names = ("model", "optimizer")
@@ -245,6 +264,20 @@ def a_pass_that_an_error_has_ended_is_undone() -> None:
     state.restore()
     state.sync()
     goes_on_as_undisturbed(state, 2)
+
+
+def ranks_that_change_places_change_shares() -> None:
+    """In a world of the same processes; what each holds is of the rank that it was, whatever it is now."""
+    state = state_in_training(3)
+    size, folder = distributed.get_world_size(), [tempfile.mkdtemp()]
+    distributed.broadcast_object_list(folder)
+    os.environ["HOROVOD_RANK"] = str((distributed.get_rank() + 1) % size)
+    TORCH.shutdown()
+    TORCH._open_store = lambda: FileStore(f"{folder[0]}/store", size)
+    TORCH.init()
+    state.sync()
+    has_copies(state)
+    goes_on_as_undisturbed(state, 3)
 
 
 def a_lost_rank_costs_no_commit() -> None:
@@ -353,11 +386,16 @@ def main(cases: list[Callable[[], None]]) -> None:
 EVERYWHERE: list[Callable[[], None]] = [
     steps_are_those_of_the_plain_optimizer,
     a_world_of_one_is_the_plain_optimizer_to_the_bit,
+    a_model_without_memory_is_filled_part_by_part,
     a_commit_has_a_copy_across_the_ring,
     going_back_takes_the_share_along,
     a_pass_that_an_error_has_ended_is_undone,
 ]
-IN_COMPANY: list[Callable[[], None]] = [a_lost_rank_costs_no_commit, workers_are_compared_without_their_parts]
+IN_COMPANY: list[Callable[[], None]] = [
+    ranks_that_change_places_change_shares,
+    a_lost_rank_costs_no_commit,
+    workers_are_compared_without_their_parts,
+]
 OF_SEVERAL: list[Callable[[], None]] = [a_share_lost_with_its_copy_is_said]
 
 if __name__ == "__main__":
