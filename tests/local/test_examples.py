@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hvd_elastic.mpijob.contract import Engine
 from testbed.local import forkserver
 from testbed.local.training import ENGINES, training
 
@@ -89,6 +90,21 @@ def test_the_script_with_everything_goes_on_over_a_resize(tmp_path: Path) -> Non
         assert len(rates) == steps
         assert max(rates.values()) == pytest.approx(0.1, abs=0.01), "the scheduler has warmed up once"
         assert rates[max(rates)] == pytest.approx(0.0, abs=1e-3)
+
+
+@pytest.mark.process
+@pytest.mark.timeout(600)
+def test_the_divided_model_goes_on_over_resizes(tmp_path: Path) -> None:
+    with training(tmp_path, engine=Engine.TORCH) as job:
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "1", script=EXAMPLES / "digits_fsdp.py", arguments=["--epochs", "20"])
+        job.trains(2)
+        job.offer("a", "b", "c")
+        job.trains(3)
+        job.offer("b", "c")
+        job.trains(2)
+        assert job.ends() == 0, job.said()
+        assert last_accuracy((job.folder / "out").read_text()) > 0.9
 
 
 @pytest.mark.process

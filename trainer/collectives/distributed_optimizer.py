@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hvd_elastic.trainer.collectives.engine import IS_TORCH
-from hvd_elastic.trainer.collectives.torch_engine import data_parallel
+from hvd_elastic.trainer.collectives.torch_engine import data_parallel, module_division
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +52,11 @@ def averaged(optimizer: Any) -> Iterator[None]:
 
 def is_averaged(optimizer: object) -> bool:
     """Whether an optimizer may step by the gradients of all ranks: who averages them is there."""
-    return data_parallel.THIS_PROCESS.are_there if IS_TORCH else is_wrapped(optimizer)
+    if not IS_TORCH:
+        return is_wrapped(optimizer)
+    groups = getattr(optimizer, "param_groups", ())
+    is_divided = any(module_division.is_part(weight) for group in groups for weight in group["params"])
+    return is_divided or data_parallel.THIS_PROCESS.are_there
 
 
 def is_wrapped(optimizer: object) -> bool:

@@ -28,11 +28,15 @@ def shares(total: int, size: int) -> tuple[int, ...]:
     return tuple(least + (rank < rest) for rank in range(size))
 
 
-def micro_batch_sizes(share: int, limit: int | None) -> tuple[int, ...]:
-    """Divide a share into as few micro-batches of at most `limit` samples as possible, as equal as possible."""
+def micro_batch_sizes(share: int, limit: int | None, *, largest: int | None = None) -> tuple[int, ...]:
+    """Divide a share into as few micro-batches of at most `limit` samples as possible, as equal as possible.
+
+    `largest`: a larger share of the same step, which takes as many micro-batches: so all workers make equally many
+    passes, as modules must that torch's `fully_shard` has divided. Only with a limit of one sample they cannot.
+    """
     if share == 0:
         return ()
-    return shares(share, math.ceil(share / limit)) if limit else (share,)
+    return shares(share, min(share, math.ceil((largest or share) / limit))) if limit else (share,)
 
 
 def weight(samples: int, total: int, size: int) -> float:

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from hvd_elastic.mpijob.contract import ENV_BATCH_GLOBAL, ENV_BATCH_PER_WORKER
 from hvd_elastic.trainer.data.batch_plan import BatchPlan
-from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy, shares
+from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy, micro_batch_sizes, shares
 from hvd_elastic.trainer.data.drawn_order import DrawnOrder, Need, draw, draw_batches
 from hvd_elastic.trainer.data.loaders.library_stream import problem_of
 from hvd_elastic.trainer.data.loaders.loader import Collate, is_iterable, is_one_shot
@@ -96,7 +96,13 @@ class PassOptions:
             return max(1, shares(self.batches_per_step, size)[rank]) if self.batches_per_step is not None else None
         if self.policy.micro is None:
             return None
-        return max(1, -(-self.policy.share(rank, size) // self.policy.micro))
+        share, largest = (self.policy.share(each, size) for each in (rank, 0))
+        return max(1, len(micro_batch_sizes(share, self.policy.micro, largest=largest)))
+
+    @property
+    def may_pass_unevenly(self) -> bool:
+        """Whether workers may make unlike numbers of passes in a step."""
+        return self.batches_per_step is not None or (self.policy is not None and self.policy.micro == 1)
 
     def validate(self, dataset: Any, *, name: str) -> None:
         """Raise a BatchError if they, or the data set, cannot be used."""

@@ -192,7 +192,7 @@ def _step_micro_batches(total: int, size: int, rank: int, micro: int | None) -> 
     """A worker's micro-batches of a step that begins at 0, with position 0: complete steps differ only in where."""
     all_shares = shares(total, size)
     padding = all_shares.count(0)
-    counts = micro_batch_sizes(all_shares[rank], micro)
+    counts = micro_batch_sizes(all_shares[rank], micro, largest=all_shares[0])
     if not counts:  # its peers wait for its gradients, so it repeats a sample with weight 0
         return (MicroBatch(count=1, weight=0.0, last=True, position=0, padding=padding),)
     before = sum(all_shares[:rank])

@@ -8,6 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.system.plain_words import count_words
+from hvd_elastic.trainer.collectives.torch_engine.module_division import is_divided
 from hvd_elastic.trainer.fit.best_model import KeepBest
 from hvd_elastic.trainer.fit.early_stop import EarlyStop
 from hvd_elastic.trainer.fit.precision import Precision
@@ -65,6 +66,11 @@ def _averaging_problems(model: torch.nn.Module, optimizer: torch.optim.Optimizer
     problems = []
     if isinstance(model, DistributedDataParallel):
         problems.append("model: it is already wrapped by DistributedDataParallel: give the plain one")
+    if is_divided(model):
+        problems.append(
+            "model: fully_shard has divided it, and workers make unlike numbers of passes in an evaluation: write the "
+            "loop yourself, with State, run and batches"
+        )
     if isinstance(optimizer, ShardedOptimizer):
         return problems
     if hasattr(optimizer, "skip_synchronize"):

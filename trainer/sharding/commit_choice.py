@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvd_elastic.trainer.sharding.shares import Share, lost_elements, shares_of
+from hvd_elastic.trainer.sharding.shares import Length, Share, lost_elements, shares_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Kept:
     """By step of a commit, the shares that it has of it: its own, and the copy of another rank's."""
 
 
-def choose_commit(kept: Sequence[Kept], lengths: Sequence[int]) -> int | None:
+def choose_commit(kept: Sequence[Kept], lengths: Sequence[Length]) -> int | None:
     """Return the step of the newest commit that is whole; None if none is.
 
     A commit is whole if a rank holds it and all ranks together have every element of the sharded state. After a death

@@ -1,6 +1,6 @@
-"""The shares of a state's sharded optimizers at its commits: copied to a second rank, and moved into the next world.
+"""The shares of a state's sharded objects at its commits: copied to a second rank, and moved into the next world.
 
-A commit is in this process's memory. Of a sharded optimizer it has this rank's share, which would be lost with the
+A commit is in this process's memory. Of a sharded object it has this rank's share, which would be lost with the
 process. So each commit also goes to the rank across the ring (`Share.copied`), over the network and before the workers
 agree on the commit: whoever goes on knows that every copy of it has been made. Until then the commit before is kept,
 with its copies: a death in between goes back to it.
@@ -17,14 +17,13 @@ from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.sharding.commit_choice import Kept, choose_commit, words_of_loss
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.host_shards import Shards, empty_shards, on_host, reused
-from hvd_elastic.trainer.sharding.optimizer_content import OptimizerContent
-from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
+from hvd_elastic.trainer.sharding.sharded_content import ShardedContent, ShardedObject
 from hvd_elastic.trainer.sharding.share_transfer import redistribute
-from hvd_elastic.trainer.sharding.shares import WHOLE, Holdings, Share, shares_of
+from hvd_elastic.trainer.sharding.shares import WHOLE, Holdings, Share, lost_elements, shares_of
 
 logger = logging.getLogger(__name__)
 
-Optimizers = Mapping[str, ShardedOptimizer]
+Objects = Mapping[str, ShardedObject]
 """By their name in the State."""
 Tree = Any
 
@@ -33,7 +32,7 @@ GENERATIONS: Final = 2
 
 
 class SharesLostError(HvdElasticError):
-    """A share of an optimizer's state and its copy were lost together, and no durable checkpoint has them."""
+    """A share of the state and its copy were lost together, and no durable checkpoint has them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +42,7 @@ class _Copies:
     step: int
     share: Share
     shards: dict[str, Shards]
-    """By the optimizer's name."""
+    """By the object's name."""
 
 
 class CommittedShares:
@@ -55,7 +54,7 @@ class CommittedShares:
         self.are_lost = False
         """No commit is whole any more; until the durable checkpoint is restored."""
 
-    def copy(self, optimizers: Optimizers, committed: Tree, step: int) -> None:
+    def copy(self, objects: Objects, committed: Tree, step: int) -> None:
         """Send this rank's shares of a commit to the rank across the ring. A collective operation."""
         world = shares_of(self._world.size())
         if len(world) == 1:
@@ -63,10 +62,10 @@ class CommittedShares:
             return
         spare = self._take_spare()
         copies: dict[str, Shards] = {}
-        for name, optimizer in optimizers.items():
-            content = OptimizerContent.of(committed["objects"][name])
+        for name, sharded in objects.items():
+            content = ShardedContent.of(committed["objects"][name])
             copies[name] = self._received(
-                optimizer,
+                sharded,
                 held=[[share] for share in world],
                 wanted=[share.copied() for share in world],
                 own={content.share: content.shards},
@@ -80,9 +79,7 @@ class CommittedShares:
         """Give up the older generation of two, whose memory the next one may use."""
         return self._generations.pop(0) if len(self._generations) == GENERATIONS else None
 
-    def agree_on_commit(
-        self, optimizers: Optimizers, commits: Sequence[tuple[int, Tree]]
-    ) -> tuple[int | None, list[Kept]]:
+    def agree_on_commit(self, objects: Objects, commits: Sequence[tuple[int, Tree]]) -> tuple[int | None, list[Kept]]:
         """Return the step of the commit that all go on from, and what each rank has. A collective operation.
 
         Returns:
@@ -90,13 +87,13 @@ class CommittedShares:
         """
         shares: dict[int, tuple[Share, ...]] = {}
         for step, tree in commits:
-            own = {OptimizerContent.of(tree["objects"][name]).share for name in optimizers}
+            own = {ShardedContent.of(tree["objects"][name]).share for name in objects}
             shares[step] = (*shares.get(step, ()), *sorted(own))
         for each in self._generations:
             shares[each.step] = (*shares.get(each.step, ()), each.share)
         mine = Kept(commits=tuple(step for step, _ in commits), shares=shares)
         kept = self._world.allgather_object(mine, name="hvd_elastic.kept")
-        lengths = [length for optimizer in optimizers.values() for length in optimizer.lengths]
+        lengths = [length for sharded in objects.values() for length in sharded.lengths]
         chosen = choose_commit(kept, lengths)
         self.are_lost |= chosen is None and any(each.commits for each in kept)
         if self.are_lost and self._world.rank() == 0 and any(each.commits for each in kept):
@@ -104,16 +101,14 @@ class CommittedShares:
         self._generations = [each for each in self._generations if chosen is not None and each.step <= chosen]
         return chosen, kept
 
-    def move(
-        self, optimizers: Optimizers, commits: Sequence[tuple[int, Tree]], step: int, kept: Sequence[Kept]
-    ) -> bool:
-        """Give each optimizer this rank's share in the present world, and its copy to a second rank.
+    def move(self, objects: Objects, commits: Sequence[tuple[int, Tree]], step: int, kept: Sequence[Kept]) -> bool:
+        """Give each object this rank's share in the present world, and its copy to a second rank.
 
         A collective operation. The copies, too, are made of what ranks had before: they have much of them, so that less
         is sent than if the new shares went across the ring.
 
         Args:
-            optimizers: those of the state. All have the same content outside of their shares.
+            objects: those of the state. All have the same content outside of their shares.
             commits: the commits that this process holds, each with its step.
             step: that of the commit to go on from.
             kept: by rank, what it has.
@@ -124,51 +119,56 @@ class CommittedShares:
         world = shares_of(self._world.size())
         copied = [share.copied() for share in world]
         held = [each.shares.get(step, ()) for each in kept]
-        if all({share, copy} <= set(has) for share, copy, has in zip(world, copied, held, strict=True)):
+        # A rank's own share comes first, and is what its objects hold: its copy of the same one would not do.
+        if all(has[:1] == (share,) and copy in has for share, copy, has in zip(world, copied, held, strict=True)):
             return False
         copies: dict[str, Shards] = {}
-        for name, optimizer in optimizers.items():
+        for name, sharded in objects.items():
             own = {
-                (content := OptimizerContent.of(tree["objects"][name])).share: content.shards
+                (content := ShardedContent.of(tree["objects"][name])).share: content.shards
                 for at, tree in commits
                 if at == step
             }
             own |= {each.share: each.shards[name] for each in self._generations if each.step == step}
-            self._place(name, optimizer, held, own)
+            self._place(name, sharded, held, own)
             if len(world) > 1:
-                outline = optimizer.content.shards
+                outline = sharded.content.shards
                 copies[name] = self._received(
-                    optimizer, held=held, wanted=copied, own=own, outline=outline, label=f"move.copy.{name}"
+                    sharded, held=held, wanted=copied, own=own, outline=outline, label=f"move.copy.{name}"
                 )
         self._take_spare()
         if len(world) > 1:
             self._generations.append(_Copies(step=step, share=copied[self._world.rank()], shards=copies))
         return True
 
-    def spread(self, optimizers: Optimizers, root: int) -> None:
-        """Give each rank its share of what the root has: a durable checkpoint, or nothing. A collective operation."""
-        for name, optimizer in optimizers.items():
-            content = optimizer.content
-            is_root = self._world.rank() == root
-            share = self._world.broadcast_object(content.share, root=root, name=f"hvd_elastic.share.{name}")
-            if share != WHOLE:
-                raise ShardingError(
-                    f"state.{name}: ShardedOptimizer: steps were taken before elastic.run, and each rank knows its own"
-                    " share of them alone. Begin training in the function that elastic.run calls"
-                )
-            held = [[share] if rank == root else [] for rank in range(self._world.size())]
-            self._place(name, optimizer, held, {share: on_host(content.shards)} if is_root else {})
+    def spread(self, objects: Objects, root: int) -> None:
+        """Give each rank its share of what the root has: a durable checkpoint, or nothing. A collective operation.
 
-    def _place(self, name: str, optimizer: ShardedOptimizer, held: Holdings, own: Mapping[Share, Shards]) -> None:
-        world, content = shares_of(self._world.size()), optimizer.content
-        shards = self._received(
-            optimizer, held=held, wanted=world, own=own, outline=content.shards, label=f"move.{name}"
-        )
-        optimizer.place(OptimizerContent(share=world[self._world.rank()], shards=shards, numbers=content.numbers))
+        Where the root has a share like all others, each keeps its own.
+        """
+        for name, sharded in objects.items():
+            content = sharded.content
+            shares = self._world.allgather_object(content.share, name=f"hvd_elastic.share.{name}")
+            if shares[root] == WHOLE:
+                held = [[WHOLE] if rank == root else [] for rank in range(self._world.size())]
+            else:
+                held = [[share] for share in shares]
+                if not sharded.begins_divided or any(lost_elements(length, held) for length in sharded.lengths):
+                    raise ShardingError(
+                        f"state.{name}: steps were taken before elastic.run, and each rank knows its own share of them "
+                        "alone. Begin training in the function that elastic.run calls"
+                    )
+            has = content.share in held[self._world.rank()]
+            self._place(name, sharded, held, {content.share: on_host(content.shards)} if has else {})
+
+    def _place(self, name: str, sharded: ShardedObject, held: Holdings, own: Mapping[Share, Shards]) -> None:
+        world, content = shares_of(self._world.size()), sharded.content
+        shards = self._received(sharded, held=held, wanted=world, own=own, outline=content.shards, label=f"move.{name}")
+        sharded.place(ShardedContent(share=world[self._world.rank()], shards=shards, numbers=content.numbers))
 
     def _received(
         self,
-        optimizer: ShardedOptimizer,
+        sharded: ShardedObject,
         *,
         held: Holdings,
         wanted: Sequence[Share],
@@ -178,7 +178,7 @@ class CommittedShares:
         label: str,
     ) -> Shards:
         """Return this rank's wanted share of what all hold, in host memory: in `spare` as far as that fits."""
-        lengths = optimizer.lengths
+        lengths = sharded.lengths
         into = reused(spare, empty_shards(outline, lengths, wanted[self._world.rank()]))
         redistribute(
             lengths, held=held, wanted=wanted, own=own, outline=outline, into=into, label=label, world=self._world

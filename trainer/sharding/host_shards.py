@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from hvd_elastic.trainer.sharding.shares import Share
+from hvd_elastic.trainer.sharding.shares import Length, Share
 
 Shards = list[dict[str, torch.Tensor]]
 """For each bucket, flat tensors by the name that the optimizer gives them: all of the length of one share."""
 
 
-def empty_shards(outline: Shards, lengths: Sequence[int], share: Share) -> Shards:
+def empty_shards(outline: Shards, lengths: Sequence[Length], share: Share) -> Shards:
     """Return new host memory for a share. `outline`: shards of any length, for names and dtypes."""
     return [
         {name: torch.empty(stop - start, dtype=like.dtype) for name, like in bucket.items()}

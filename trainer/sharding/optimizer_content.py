@@ -1,65 +1,18 @@
-"""What a sharded optimizer keeps: one share of its state, or all of it, as an optimizer that is not sharded has it."""
+"""The content of a sharded optimizer from, and to, the state of one that is not sharded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any
 
 import torch
 
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
-from hvd_elastic.trainer.sharding.host_shards import Shards, empty_shards
-from hvd_elastic.trainer.sharding.shares import WHOLE, Bucket, Share
-
-SHARE: Final = "share"
-"""Key by which the state of one rank's share is told from a plain `state_dict()`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizerContent:
-    """The state of an optimizer: that of some elements of each bucket, and the numbers that hold for a whole bucket."""
-
-    share: Share
-    shards: Shards
-    """Before the first step without names, as an optimizer has no state then."""
-    numbers: list[dict[str, Any]]
-    """For each bucket what is not per element, such as the count of steps: the same on every rank."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return it as containers of tensors and plain values. The tensors are its own."""
-        share = {"rank": self.share.rank, "size": self.share.size}
-        return {SHARE: share, "shards": self.shards, "numbers": self.numbers}
-
-    @classmethod
-    def of(cls, state: Mapping[str, Any]) -> Self:
-        return cls(share=Share(**state[SHARE]), shards=state["shards"], numbers=state["numbers"])
-
-    @classmethod
-    def empty(cls, buckets: Sequence[Bucket], share: Share) -> Self:
-        """Return the content before the first step."""
-        return cls(share=share, shards=[{} for _ in buckets], numbers=[{} for _ in buckets])
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no step was taken."""
-        return not any(self.shards) and not any(self.numbers)
-
-    def cut(self, share: Share, buckets: Sequence[Bucket]) -> "OptimizerContent":
-        """Return a share of the whole, in memory of its own."""
-        shards = [
-            {name: tensor[slice(*share.range(bucket.length))].clone() for name, tensor in tensors.items()}
-            for bucket, tensors in zip(buckets, self.shards, strict=True)
-        ]
-        return OptimizerContent(share=share, shards=shards, numbers=self.numbers)
-
-
-def outlined(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `state_dict()` of a sharded optimizer with empty tensors for those of its share."""
-    shards = [{name: torch.empty(0, dtype=tensor.dtype) for name, tensor in each.items()} for each in state["shards"]]
-    return {**state, "shards": shards}
+from hvd_elastic.trainer.sharding.host_shards import empty_shards
+from hvd_elastic.trainer.sharding.sharded_content import ShardedContent
+from hvd_elastic.trainer.sharding.shares import WHOLE, Bucket
 
 
 def to_plain(
-    content: OptimizerContent, buckets: Sequence[Bucket], shapes: Sequence[torch.Size]
+    content: ShardedContent, buckets: Sequence[Bucket], shapes: Sequence[torch.Size]
 ) -> dict[int, dict[str, Any]]:
     """Return the `state` of a plain `state_dict()`, by the number of the parameter."""
     state: dict[int, dict[str, Any]] = {}
@@ -79,7 +32,7 @@ def to_plain(
 
 def from_plain(
     state: Mapping[int, Mapping[str, Any]], buckets: Sequence[Bucket], shapes: Sequence[torch.Size]
-) -> OptimizerContent:
+) -> ShardedContent:
     """Return the whole content of the `state` of a plain `state_dict()`.
 
     Raises:
@@ -100,7 +53,7 @@ def from_plain(
                 given = state[piece.parameter][name].detach().reshape(-1)
                 flat[at : at + piece.stop - piece.start] = given[piece.start : piece.stop]
     copied = [{name: _copied(value) for name, value in each.items()} for each in numbers]
-    return OptimizerContent(share=WHOLE, shards=whole, numbers=copied)
+    return ShardedContent(share=WHOLE, shards=whole, numbers=copied)
 
 
 def is_sharded(value: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import torch
 
+from hvd_elastic.trainer.collectives.torch_engine import module_division
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.shares import Bucket, ParameterSpec, Piece, Share, buckets_of
 
@@ -110,6 +111,11 @@ def _write(tensor: torch.Tensor, piece: Piece, values: torch.Tensor) -> None:
 
 
 def _check_weights(weights: Sequence[torch.Tensor]) -> None:
+    if any(map(module_division.is_part, weights)):
+        raise ShardingError(
+            "ShardedOptimizer: fully_shard has divided the parameters, and with them the state of any optimizer: use a "
+            "plain one, such as torch.optim.AdamW"
+        )
     problems = [
         f"parameter {number} is a tensor of {weight.layout}"
         for number, weight in enumerate(weights)

@@ -17,12 +17,13 @@ import torch
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.sharding.elementwise import OptimizerClass, ShardingError, require_elementwise
-from hvd_elastic.trainer.sharding.host_shards import copied_to_host, empty_shards, on_host
-from hvd_elastic.trainer.sharding.optimizer_content import SHARE, OptimizerContent, from_plain, to_plain
+from hvd_elastic.trainer.sharding.host_shards import copied_to_host
+from hvd_elastic.trainer.sharding.optimizer_content import from_plain, to_plain
 from hvd_elastic.trainer.sharding.parameter_buckets import ParameterBuckets
+from hvd_elastic.trainer.sharding.sharded_content import SHARE, ShardedContent
 from hvd_elastic.trainer.sharding.share_optimizer import ShareOptimizer, options_of
-from hvd_elastic.trainer.sharding.share_transfer import redistribute
-from hvd_elastic.trainer.sharding.shares import WHOLE, Bucket, Share, shares_of
+from hvd_elastic.trainer.sharding.share_transfer import gather
+from hvd_elastic.trainer.sharding.shares import WHOLE, Bucket, Share
 from hvd_elastic.trainer.sharding.step_communication import StepCommunication
 
 Closure = Callable[[], Any]
@@ -71,7 +72,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self._parameters = ParameterBuckets(self.param_groups)
         self._communication = StepCommunication(self._parameters)
         self._inner: ShareOptimizer | None = None
-        self._staged: OptimizerContent | None = None
+        self._staged: ShardedContent | None = None
         self._gradients: list[torch.Tensor] | None = None
         self._is_synchronized = False
 
@@ -172,9 +173,9 @@ class ShardedOptimizer(torch.optim.Optimizer):
                 f"{[len(each['params']) for each in self.param_groups]}: it is of another model"
             )
         if SHARE in state_dict:
-            given = OptimizerContent.of(state_dict)
+            given = ShardedContent.of(state_dict)
             numbers = [dict(each) for each in given.numbers]
-            content = OptimizerContent(share=given.share, shards=copied_to_host(given.shards), numbers=numbers)
+            content = ShardedContent(share=given.share, shards=copied_to_host(given.shards), numbers=numbers)
         else:
             content = from_plain(state_dict["state"], self.buckets, self._parameters.shapes)
         self.place(content)
@@ -203,13 +204,18 @@ class ShardedOptimizer(torch.optim.Optimizer):
         return self._parameters.lengths
 
     @property
-    def content(self) -> OptimizerContent:
+    def content(self) -> ShardedContent:
         """What this rank keeps. Its tensors are the optimizer's own."""
         if self._staged is not None:
             return self._staged
-        return self._inner.content if self._inner is not None else OptimizerContent.empty(self.buckets, WHOLE)
+        return self._inner.content if self._inner is not None else ShardedContent.empty(self.buckets, WHOLE)
 
-    def place(self, content: OptimizerContent) -> None:
+    @property
+    def begins_divided(self) -> bool:
+        """Whether each rank may begin training with a share of its own: of steps that it alone knows it may not."""
+        return False
+
+    def place(self, content: ShardedContent) -> None:
         """Keep this from now on, and nothing of what was kept. Its memory is the optimizer's own."""
         self._staged, self._inner = content, None
         self.state.clear()
@@ -221,22 +227,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def gathered(self, state_dict: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return on rank 0 the whole plain `state_dict` of which each rank gives its share. A collective operation."""
-        content = OptimizerContent.of(state_dict)
-        if content.share != WHOLE:
-            world = shares_of(content.share.size)
-            is_root = WORLD.rank() == 0
-            into = empty_shards(content.shards, self.lengths, WHOLE) if is_root else None
-            redistribute(
-                self.lengths,
-                held=[[share] for share in world],
-                wanted=[WHOLE, *([None] * (len(world) - 1))],
-                own={content.share: on_host(content.shards)},
-                outline=content.shards,
-                into=into,
-                label="gather",
-            )
-            content = OptimizerContent(share=WHOLE, shards=into or [], numbers=content.numbers)
-        if WORLD.rank() != 0:
+        content = gather(ShardedContent.of(state_dict), self.lengths, label="gather")
+        if content is None:
             return None
         state = to_plain(content, self.buckets, self._parameters.shapes)
         return {"state": state, "param_groups": state_dict["param_groups"]}

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 
 from hvd_elastic.trainer.sharding.elementwise import OptimizerClass
-from hvd_elastic.trainer.sharding.optimizer_content import OptimizerContent, is_sharded
+from hvd_elastic.trainer.sharding.optimizer_content import is_sharded
 from hvd_elastic.trainer.sharding.parameter_buckets import ParameterBuckets
+from hvd_elastic.trainer.sharding.sharded_content import ShardedContent
 from hvd_elastic.trainer.sharding.shares import Share
 
 Groups = Sequence[dict[str, Any]]
@@ -45,20 +46,20 @@ class ShareOptimizer:
         return self._inner.state
 
     @property
-    def content(self) -> OptimizerContent:
+    def content(self) -> ShardedContent:
         """What it keeps. Its tensors are the optimizer's own."""
         states = [self._inner.state[shard] for shard in self.shards]
         shards = [{name: value for name, value in each.items() if is_sharded(value)} for each in states]
         numbers = [{name: value for name, value in each.items() if not is_sharded(value)} for each in states]
-        return OptimizerContent(share=self.share, shards=shards, numbers=numbers)
+        return ShardedContent(share=self.share, shards=shards, numbers=numbers)
 
-    def load(self, content: OptimizerContent, groups: Groups) -> None:
+    def load(self, content: ShardedContent, groups: Groups) -> None:
         """Take the state of this share. Tensors on its device are its own from now on, others are copied there."""
         owners = [groups[bucket.group] for bucket in self._parameters.buckets]
         for shard, tensors, numbers, group in zip(self.shards, content.shards, content.numbers, owners, strict=True):
             self._inner.state[shard] = {
                 **{name: tensor.to(shard.device) for name, tensor in tensors.items()},
-                **{name: _placed(value, shard, group) for name, value in numbers.items()},
+                **{name: placed_number(value, shard, group) for name, value in numbers.items()},
             }
 
     def step(self, gradients: Sequence[torch.Tensor], groups: Groups) -> None:
@@ -85,7 +86,7 @@ def options_of(group: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in group.items() if name != "params"}
 
 
-def _placed(value: Any, shard: torch.Tensor, group: Mapping[str, Any]) -> Any:
+def placed_number(value: Any, shard: torch.Tensor, group: Mapping[str, Any]) -> Any:
     """Return a number of the state where the optimizer wants it, as torch's own `load_state_dict` decides."""
     if not isinstance(value, torch.Tensor):
         return value

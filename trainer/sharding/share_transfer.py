@@ -1,10 +1,11 @@
 """Moves elements between the shares of ranks, in host memory: at a resize, at a commit, and to who stores the state.
 
-Each bucket is a few alltoalls of bytes, so that a rank needs room for its own share and a few messages, never for all.
+What is sent are alltoalls of bytes, each of a part of a large bucket, or of several small ones: a rank needs room for
+its own share and a few messages, never for all.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -13,8 +14,18 @@ import torch
 
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
-from hvd_elastic.trainer.sharding.host_shards import Shards
-from hvd_elastic.trainer.sharding.shares import Holdings, Share, Transfer, plan_transfers, rounds_of
+from hvd_elastic.trainer.sharding.host_shards import Shards, empty_shards, on_host
+from hvd_elastic.trainer.sharding.sharded_content import ShardedContent
+from hvd_elastic.trainer.sharding.shares import (
+    WHOLE,
+    Holdings,
+    Length,
+    Share,
+    Transfer,
+    plan_transfers,
+    rounds_of,
+    shares_of,
+)
 
 IN_FLIGHT: Final = 4
 """Messages that are on their way at a time: enough for Horovod to send one while the next one is packed."""
@@ -25,7 +36,7 @@ blocks come from the kernel each time, which costs more than filling them: of 64
 
 
 def redistribute(
-    lengths: Sequence[int],
+    lengths: Sequence[Length],
     *,
     held: Holdings,
     wanted: Sequence[Share | None],
@@ -38,7 +49,7 @@ def redistribute(
     """Give each rank the share that it wants. A collective operation.
 
     Args:
-        lengths: elements of each bucket.
+        lengths: of each bucket.
         held: by rank, the shares that it has; the same on every rank.
         wanted: by rank, the share that it gets; None: nothing. The same on every rank.
         own: the content of each share that this rank has, on the host.
@@ -48,10 +59,9 @@ def redistribute(
         world: of the ranks.
     """
     plan_of = cache(lambda length: plan_transfers(length, held, wanted))
-    pending: deque[Callable[[], None]] = deque()
+    mover = _Mover(world=world, label=label)
     for index, length in enumerate(lengths):
         bucket = _BucketTransfer(
-            world=world,
             rank=world.rank(),
             length=length,
             wanted=wanted[world.rank()],
@@ -64,21 +74,39 @@ def redistribute(
         plan = plan_of(length)
         bucket.take_own(plan)
         element_bytes = sum(each.itemsize for each in outline[index].values())
-        for number, part in enumerate(rounds_of(plan, most=max(1, MESSAGE_BYTES // element_bytes))):
-            pending.append(bucket.send(part, f"hvd_elastic.{label}.{index}.{number}"))
-            if len(pending) > IN_FLIGHT:
-                pending.popleft()()
-    for finish in pending:
-        finish()
+        for part in rounds_of(plan, most=max(1, MESSAGE_BYTES // element_bytes)):
+            mover.add(bucket, part, element_bytes)
+    mover.finish()
+
+
+def gather(
+    content: ShardedContent, lengths: Sequence[Length], *, label: str, world: TrainingWorld = WORLD
+) -> ShardedContent | None:
+    """Return on rank 0 all of what each rank has its share of; None on all others. A collective operation."""
+    is_root = world.rank() == 0
+    if content.share == WHOLE:
+        return content if is_root else None
+    shares = shares_of(content.share.size)
+    into = empty_shards(content.shards, lengths, WHOLE) if is_root else None
+    redistribute(
+        lengths,
+        held=[[share] for share in shares],
+        wanted=[WHOLE, *([None] * (len(shares) - 1))],
+        own={content.share: on_host(content.shards)},
+        outline=content.shards,
+        into=into,
+        label=label,
+        world=world,
+    )
+    return None if into is None else ShardedContent(share=WHOLE, shards=into, numbers=content.numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BucketTransfer:
     """One bucket on its way, as one rank sees it."""
 
-    world: TrainingWorld
     rank: int
-    length: int
+    length: Length
     wanted: Share | None
     own: Mapping[Share, Mapping[str, torch.Tensor]]
     names: tuple[str, ...]
@@ -87,47 +115,79 @@ class _BucketTransfer:
     def take_own(self, plan: Sequence[Transfer]) -> None:
         for each in plan:
             if each.source == each.target == self.rank:
-                for name in self.names:
-                    self._target(each, name).copy_(self._source(each, name))
+                for source, target in zip(self.sources(each), self.targets(each), strict=True):
+                    target.copy_(source)
 
-    def send(self, plan: Sequence[Transfer], label: str) -> Callable[[], None]:
-        """Begin to send; what is returned waits, and writes what has come.
+    def sources(self, each: Transfer) -> list[torch.Tensor]:
+        """Return what this rank sends."""
+        first, _ = each.share.range(self.length)
+        return [self.own[each.share][name][each.start - first : each.stop - first] for name in self.names]
 
-        Args:
-            plan: transfers between ranks alone.
-            label: name of the operation.
-        """
-        ranks = range(self.world.size())
-        outgoing = [[each for each in plan if (each.source, each.target) == (self.rank, rank)] for rank in ranks]
-        pieces = [self._source(each, name) for to in outgoing for each in to for name in self.names]
-        packed = (
-            torch.cat([piece.view(torch.uint8) for piece in pieces]) if pieces else torch.empty(0, dtype=torch.uint8)
-        )
-        splits = [sum(self._source(each, name).nbytes for each in to for name in self.names) for to in outgoing]
-        receive = self.world.alltoall_async(packed, splits=torch.tensor(splits, dtype=torch.int32), name=label)
+    def targets(self, each: Transfer) -> list[torch.Tensor]:
+        """Return where what comes is written."""
+        assert self.wanted is not None
+        first, _ = self.wanted.range(self.length)
+        return [self.into[name][each.start - first : each.stop - first] for name in self.names]
+
+
+_Part = tuple[_BucketTransfer, Transfer]
+
+
+class _Mover:
+    """Sends parts of buckets between ranks, small ones together: each message waits for all ranks."""
+
+    def __init__(self, *, world: TrainingWorld, label: str) -> None:
+        self._world, self._label = world, label
+        self._pending: deque[Callable[[], None]] = deque()
+        self._parts: list[_Part] = []
+        self._bytes = self._messages = 0
+
+    def add(self, bucket: _BucketTransfer, transfers: Sequence[Transfer], element_bytes: int) -> None:
+        """Send these transfers between ranks of a bucket. Every rank adds the same, in the same order."""
+        most = Counter[tuple[int, int]]()
+        for each in transfers:
+            most[each.source, each.target] += (each.stop - each.start) * element_bytes
+        size = max(most.values())
+        if self._parts and self._bytes + size > MESSAGE_BYTES:
+            self._begin()
+        self._parts += [(bucket, each) for each in transfers]
+        self._bytes += size
+
+    def finish(self) -> None:
+        """Send the rest, and wait until all has come."""
+        if self._parts:
+            self._begin()
+        while self._pending:
+            self._pending.popleft()()
+
+    def _begin(self) -> None:
+        self._pending.append(self._send(self._parts))
+        self._parts, self._bytes, self._messages = [], 0, self._messages + 1
+        if len(self._pending) > IN_FLIGHT:
+            self._pending.popleft()()
+
+    def _send(self, parts: Sequence[_Part]) -> Callable[[], None]:
+        """Begin to send; what is returned waits, and writes what has come."""
+        rank = self._world.rank()
+        outgoing = sorted((part for part in parts if part[1].source == rank), key=lambda part: part[1].target)
+        incoming = sorted((part for part in parts if part[1].target == rank), key=lambda part: part[1].source)
+        splits, pieces = [0] * self._world.size(), []
+        for bucket, each in outgoing:
+            for source in bucket.sources(each):
+                pieces.append(source.view(torch.uint8))
+                splits[each.target] += source.nbytes
+        packed = torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.uint8)
+        name = f"hvd_elastic.{self._label}.{self._messages}"
+        receive = self._world.alltoall_async(packed, splits=torch.tensor(splits, dtype=torch.int32), name=name)
 
         def finish() -> None:
             received, at = receive(), 0
-            for target in self._targets(plan):
-                target.copy_(_as_dtype(received[at : at + target.nbytes], target.dtype))
-                at += target.nbytes
+            for bucket, each in incoming:
+                for target in bucket.targets(each):
+                    target.copy_(_as_dtype(received[at : at + target.nbytes], target.dtype))
+                    at += target.nbytes
 
         return finish
-
-    def _targets(self, plan: Sequence[Transfer]) -> Iterator[torch.Tensor]:
-        """Return where what comes is written, in the order in which it comes."""
-        for each in sorted(plan, key=lambda each: each.source):
-            if each.target == self.rank:
-                yield from (self._target(each, name) for name in self.names)
-
-    def _source(self, each: Transfer, name: str) -> torch.Tensor:
-        first, _ = each.share.range(self.length)
-        return self.own[each.share][name][each.start - first : each.stop - first]
-
-    def _target(self, each: Transfer, name: str) -> torch.Tensor:
-        assert self.wanted is not None
-        first, _ = self.wanted.range(self.length)
-        return self.into[name][each.start - first : each.stop - first]
 
 
 def _as_dtype(received: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

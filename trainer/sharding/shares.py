@@ -1,15 +1,40 @@
-"""Which rank has which elements of an optimizer's state, and who sends what to whom. Pure.
+"""Which rank has which elements of a divided state, and who sends what to whom. Pure.
 
-The elements of the parameters are numbered through, and cut into buckets. Each bucket is divided over the ranks as
-Horovod's reducescatter divides a tensor: in rank order, in parts whose lengths differ by at most one, the longer ones
-first (horovod 0.28.1, `collective_operations.cc`, `ReducescatterOp::ComputeOutputShapeForRank`). So what a rank has of
-a bucket follows from its rank and the size of the world alone.
+A state is a list of buckets, flat tensors. Each is divided over the ranks in rank order, by one of two rules, so that
+what a rank has of a bucket follows from its rank and the size of the world alone:
+
+- a number of elements, as Horovod's reducescatter divides a tensor: in parts whose lengths differ by at most one, the
+  longer ones first (horovod 0.28.1, `collective_operations.cc`, `ReducescatterOp::ComputeOutputShapeForRank`). So
+  `ShardedOptimizer` cuts the elements of its parameters, numbered through.
+- `Rows`, as torch's `fully_shard` divides each parameter.
 """
 
 import itertools
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """A bucket that is cut between rows, into chunks of equally many: the last ranks may have fewer, or none.
+
+    So torch divides the first dimension of a parameter (`torch.chunk`; torch 2.15, `_chunk_with_empty` in
+    `distributed/fsdp/_fully_shard/_fsdp_common.py`).
+    """
+
+    count: int
+    width: int = 1
+    """Elements of a row."""
+
+
+Length = int | Rows
+"""Of a bucket: its elements, or its rows."""
+
+
+def elements_of(length: Length) -> int:
+    """Return how many elements a bucket has."""
+    return length if isinstance(length, int) else length.count * length.width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -19,8 +44,12 @@ class Share:
     rank: int
     size: int
 
-    def range(self, length: int) -> tuple[int, int]:
+    def range(self, length: Length) -> tuple[int, int]:
         """Return the first element of the share in a bucket of this length, and the one after its last."""
+        if isinstance(length, Rows):
+            most = -(-length.count // self.size)
+            first, stop = (min(rank * most, length.count) for rank in (self.rank, self.rank + 1))
+            return first * length.width, stop * length.width
         part, longer = divmod(length, self.size)
         start = self.rank * part + min(self.rank, longer)
         return start, start + part + (self.rank < longer)
@@ -131,20 +160,20 @@ Holdings = Sequence[Collection[Share]]
 """By rank, the shares that it has."""
 
 
-def lost_elements(length: int, held: Holdings) -> int:
+def lost_elements(length: Length, held: Holdings) -> int:
     """Return how many elements of a bucket no rank has."""
     found, at = 0, 0
     for start, stop in sorted(share.range(length) for shares in held for share in shares):
         found += max(0, stop - max(at, start))
         at = max(at, stop)
-    return length - found
+    return elements_of(length) - found
 
 
-def plan_transfers(length: int, held: Holdings, wanted: Sequence[Share | None]) -> tuple[Transfer, ...]:
+def plan_transfers(length: Length, held: Holdings, wanted: Sequence[Share | None]) -> tuple[Transfer, ...]:
     """Return how each rank gets its wanted share of a bucket: from itself if it can, else from who sends least.
 
     Args:
-        length: elements of the bucket.
+        length: of the bucket.
         held: by rank, the shares that it has. All together have every element (`lost_elements`).
         wanted: by rank, the share that it needs; None: nothing.
     """

@@ -22,7 +22,7 @@ from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.world import rendezvous_client
 from hvd_elastic.trainer.state.agreement import Agreement, RequestedSaves
 from hvd_elastic.trainer.state.commits import Commits
-from hvd_elastic.trainer.state.divided_modules import divided_modules
+from hvd_elastic.trainer.state.divided import division
 from hvd_elastic.trainer.state.durable.durable_tier import DEFAULT_KEEP, DurableTier, TierSettings
 from hvd_elastic.trainer.state.durable.job_beginning import JobBeginning
 from hvd_elastic.trainer.state.epochs import EpochsMixin
@@ -85,7 +85,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             itself uses.
 
     Raises:
-        StateError: a name in `values` or `rank_local` cannot be used, or `replicas`; or a module is divided over ranks.
+        StateError: a name in `values` or `rank_local` cannot be used, or `replicas`; or a module is divided as no
+            other world can have it.
     """
 
     def __init__(
@@ -108,12 +109,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         reserved = sorted(name for name in given if name.startswith("_") or hasattr(type(self), name))
         if reserved:
             raise StateError(f"State: {', '.join(reserved)}: taken by State itself; use other names")
-        if divided := list(divided_modules(given)):
-            raise StateError(
-                f"State: {', '.join(divided)}: FSDP and tensor parallelism divide the weights over the ranks of one "
-                "world, and a lost rank would take its part with it. Leave them out; elastic.ShardedOptimizer divides "
-                "the optimizer's state"
-            )
+        if undividable := list(division.problems(given)):
+            raise StateError("; ".join(undividable))
         self._present = PresentState(self, given, seeding=seeding, before_step=self._before_step)
         for name, value in given.items():
             setattr(self, name, value)

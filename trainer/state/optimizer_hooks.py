@@ -16,6 +16,7 @@ import torch
 
 from hvd_elastic.trainer.collectives import distributed_optimizer
 from hvd_elastic.trainer.collectives.this_world import WORLD
+from hvd_elastic.trainer.collectives.torch_engine import module_division
 from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
@@ -186,10 +187,10 @@ class OptimizerHooks:
 
 
 def _owned_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    for group in optimizer.param_groups:
-        yield from group["params"]
-    for values in optimizer.state.values():
-        yield from (value for value in values.values() if isinstance(value, torch.Tensor))
+    owned = [*(each for group in optimizer.param_groups for each in group["params"])]
+    owned += [value for state in optimizer.state.values() for value in state.values()]
+    # Of what is divided a commit waits for its copy, as of any share.
+    return (each for each in owned if isinstance(each, torch.Tensor) and not module_division.is_part(each))
 
 
 def _value(rate: Any) -> Any:

@@ -12,7 +12,7 @@ from hvd_elastic.trainer.data.pass_options import PassOptions
 from hvd_elastic.trainer.data.progress import Progress, upgrade
 from hvd_elastic.trainer.data.randomness import Randomness
 from hvd_elastic.trainer.elastic.mistakes import swallowed_interrupt
-from hvd_elastic.trainer.sharding.optimizer_content import outlined
+from hvd_elastic.trainer.sharding.sharded_content import outlined
 from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
 from hvd_elastic.trainer.state.parameter_changes import ParameterChanges
@@ -81,6 +81,11 @@ class PresentState:
 
     def begin_step(self, options: PassOptions) -> None:
         swallowed_interrupt.THIS_PROCESS.raise_again()
+        if options.may_pass_unevenly and self.objects.divided():
+            raise StateError(
+                "state.batches: what fully_shard has divided is gathered in each pass, and so all workers must make "
+                "equally many: leave out batches_per_step, and give a micro_batch_size of 2 at least"
+            )
         passes = options.backward_passes(WORLD.rank(), WORLD.size())
         self.hooks.set_backward_passes(passes)
         split_steps(None if passes is None else lambda: self.batches.current.last)

@@ -1,4 +1,4 @@
-"""The commits of all workers together, where each has its share of a sharded optimizer. All here is collective."""
+"""The commits of all workers together, where each has its share of the state. All here is collective."""
 
 import logging
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class ShardedCommits:
-    """Copies, moves and gathers the shares of commits. Without a sharded optimizer there is nothing of that to do."""
+    """Copies, moves and gathers the shares of commits. Where nothing is sharded, there is nothing of that to do."""
 
     def __init__(self, objects: StateObjects, memory: HostMemory, commits: Commits, durable: DurableTier) -> None:
         self._objects, self._memory, self._commits, self._durable = objects, memory, commits, durable
@@ -31,11 +31,12 @@ class ShardedCommits:
         self._shares.are_lost = False
 
     def agree_on_commit(self) -> tuple[list[Kept], bool]:
-        """Make the newest commit of which every share is left the last one, or hold none.
+        """Make the newest commit of which every share is left the last one, or hold none. A world begins.
 
         Returns:
             By rank, what it has of that commit; and whether the state must be restored from it.
         """
+        self._objects.divide_anew()
         sharded = self._objects.sharded()
         if not sharded:
             return [], False
@@ -76,7 +77,7 @@ class ShardedCommits:
         if are_lost:
             where = f"{place} has no checkpoint" if place else "the job has no durable tier: give it `checkpoint`"
             raise SharesLostError(
-                f"a share of the optimizer's state and its copy were lost together, and {where}. Training cannot go on"
+                f"a share of the state and its copy were lost together, and {where}. Training cannot go on"
                 " from what is left; started again, the job begins anew"
             )
 

@@ -9,7 +9,10 @@ import torch
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.trainer.checkpoint.module_names import under_names_of, under_plain_names
 from hvd_elastic.trainer.collectives.horovod_classes import ElasticSampler
+from hvd_elastic.trainer.collectives.torch_engine import module_division
+from hvd_elastic.trainer.sharding.sharded_content import ShardedObject
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
+from hvd_elastic.trainer.state.divided.division import Divided, divide_anew, divided_object
 from hvd_elastic.trainer.state.state_tree import PLAIN_TENSOR, Path, TensorKind, Tree, clone, leaves, rebuild
 
 logger = logging.getLogger(__name__)
@@ -39,6 +42,7 @@ class StateObjects:
         self._names = tuple(names)
         self._optional = frozenset(optional)
         self._committed: dict[str, Any] = {}
+        self._divided: dict[str, Divided] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -48,7 +52,7 @@ class StateObjects:
         present = dict(self._present())
         self._committed = {name: value for name, value in present.items() if _is_stateful(value)}
         return {
-            "objects": {name: _state_of(value) for name, value in self._committed.items()},
+            "objects": {name: _state_of(self._form(name, value)) for name, value in self._committed.items()},
             "values": {name: value for name, value in present.items() if name not in self._committed},
         }
 
@@ -85,10 +89,18 @@ class StateObjects:
             if name in self and not _is_stateful(getattr(self._owner, name)):
                 setattr(self._owner, name, clone(value))
 
+    def load_weights(self, name: str, weights: Mapping[str, Any]) -> None:
+        """Load weights of a module that fit it; all of them, if it is divided."""
+        form = self._form(name, self._target(name))
+        if isinstance(form, torch.nn.Module):
+            form.load_state_dict(weights, strict=False)
+        else:
+            form.load_state_dict(weights)
+
     def adopt(self, received: Tree) -> None:
         """Load what another worker has sent. The tensors belong to the objects from now on."""
         for name, values in received["objects"].items():
-            _load(self._target(name), values)
+            _load(self._form(name, self._target(name)), values)
         for name, value in received["values"].items():
             setattr(self._owner, name, value)
 
@@ -98,9 +110,23 @@ class StateObjects:
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {name: value for name, value in self._present() if isinstance(value, torch.optim.Optimizer)}
 
-    def sharded(self) -> dict[str, ShardedOptimizer]:
-        """Return the optimizers of the state by name of which each rank has a share."""
-        return {name: value for name, value in self._present() if isinstance(value, ShardedOptimizer)}
+    def sharded(self) -> dict[str, ShardedObject]:
+        """Return by name what of the state each rank has a share of."""
+        forms = {name: self._form(name, value) for name, value in self._present()}
+        return {name: form for name, form in forms.items() if isinstance(form, ShardedOptimizer | Divided)}
+
+    def divided(self) -> dict[str, Divided]:
+        """Return those of `sharded` that torch's `fully_shard` has divided."""
+        return {name: each for name, each in self.sharded().items() if isinstance(each, Divided)}
+
+    def divide_anew(self) -> None:
+        """Divide over the present world what torch had divided over another one. On all ranks; nothing is sent.
+
+        Raises:
+            ShardingError: an optimizer steps parameters of a divided module that is not in the state.
+        """
+        if divided := self.divided():
+            divide_anew([*divided.values()])
 
     def drop_gradients(self) -> None:
         """Forget the gradients of all modules, and what gradient scalers know of them."""
@@ -125,10 +151,21 @@ class StateObjects:
 
     def _load_objects(self, objects: Mapping[str, Tree]) -> None:
         for name, values in objects.items():
-            target = self._target(name)
-            # A module copies what it loads, and so does a sharded optimizer. Others keep the tensors, and change them.
-            copies = isinstance(target, torch.nn.Module | ShardedOptimizer)
+            target = self._form(name, self._target(name))
+            # A module copies what it loads, and so does what is sharded. Others keep the tensors, and change them.
+            copies = isinstance(target, torch.nn.Module | ShardedOptimizer | Divided)
             _load(target, values if copies else clone(values))
+
+    def _form(self, name: str, value: Any) -> Any:
+        """Return how an object is kept: the object itself, unless torch has divided it."""
+        known = self._divided.get(name)
+        if known is not None and known.of is value:
+            return known
+        form = divided_object(value)
+        if form is None:
+            return value
+        self._divided[name] = form
+        return form
 
     def _target(self, name: str) -> Any:
         """Return the object of this name. Since the commit the script may have put a plain value in its place."""
@@ -162,12 +199,13 @@ def _is_stateful(value: object) -> bool:
 
 
 def _kept_by(target: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors of an object, without those of which each rank has a part."""
     if isinstance(target, torch.nn.Module):
-        yield from target.parameters()
+        yield from (weight for weight in target.parameters() if not module_division.is_part(weight))
         yield from target.buffers()
     elif isinstance(target, torch.optim.Optimizer):
-        for values in target.state.values():
-            yield from (value for value in values.values() if isinstance(value, torch.Tensor))
+        kept = (value for values in target.state.values() for value in values.values())
+        yield from (each for each in kept if isinstance(each, torch.Tensor) and not module_division.is_part(each))
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -34,6 +34,16 @@ def test_micro_batches_fit_and_are_as_few_as_possible(share: int, limit: int | N
         assert len(given) == -(-share // limit)
 
 
+@given(total=st.integers(1, 500), size=st.integers(1, 16), limit=st.none() | st.integers(2, 64))
+def test_all_workers_make_equally_many_passes(total: int, size: int, limit: int | None) -> None:
+    """That without a share makes one, too: it repeats a sample."""
+    given = shares(total, size)
+    passes = [micro_batch_sizes(share, limit, largest=given[0]) or (1,) for share in given]
+    assert len(set(map(len, passes))) == 1
+    assert all(0 < part <= (limit or total) for each in passes for part in each)
+    assert sum(map(sum, passes)) == total + given.count(0)
+
+
 @given(total=st.integers(1, 60), size=st.integers(1, 16), limit=st.none() | st.integers(1, 32), data=st.data())
 def test_horovods_average_is_the_mean_over_the_step(
     total: int, size: int, limit: int | None, data: st.DataObject

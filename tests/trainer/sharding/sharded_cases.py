@@ -18,7 +18,7 @@ from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.sharding import parameter_buckets, share_transfer, step_communication
 from hvd_elastic.trainer.sharding.committed_shares import SharesLostError
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
-from hvd_elastic.trainer.sharding.optimizer_content import OptimizerContent
+from hvd_elastic.trainer.sharding.sharded_content import ShardedContent
 from hvd_elastic.trainer.sharding.shares import WHOLE
 from hvd_elastic.trainer.state.elastic_state import State
 
@@ -283,7 +283,7 @@ def die_and_come_back(state: State) -> None:
     state._sharded._shares._generations = []
     for weight in state.model.parameters():
         weight.data.fill_(float("nan"))
-    state.optimizer.place(OptimizerContent.empty(state.optimizer.buckets, WHOLE))
+    state.optimizer.place(ShardedContent.empty(state.optimizer.buckets, WHOLE))
     state._present.progress = type(state._present.progress)()
 
 

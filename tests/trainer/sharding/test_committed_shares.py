@@ -16,10 +16,10 @@ from hvd_elastic.trainer.sharding import parameter_buckets, share_transfer
 from hvd_elastic.trainer.sharding.committed_shares import CommittedShares
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.host_shards import Shards, empty_shards
-from hvd_elastic.trainer.sharding.optimizer_content import OptimizerContent, outlined
+from hvd_elastic.trainer.sharding.sharded_content import ShardedContent, outlined
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.sharding.share_transfer import redistribute
-from hvd_elastic.trainer.sharding.shares import WHOLE, Share, lost_elements, shares_of
+from hvd_elastic.trainer.sharding.shares import WHOLE, Length, Rows, Share, lost_elements, shares_of
 from testbed.thread_world import Meeting, ThreadTrainingWorld, in_each_rank, next_world, together
 from tests.properties import examples
 
@@ -33,7 +33,7 @@ def small_messages() -> Iterator[None]:
         yield
 
 
-def shards_of(lengths: Sequence[int], share: Share, step: int = 0) -> Shards:
+def shards_of(lengths: Sequence[Length], share: Share, step: int = 0) -> Shards:
     """What a rank has of a commit: two tensors for each bucket, of different dtypes."""
     shards = []
     for bucket, length in enumerate(lengths):
@@ -49,12 +49,14 @@ def is_same(one: Shards, other: Shards) -> bool:
 
 @settings(max_examples=examples(60))
 @given(
-    lengths=st.lists(st.integers(0, 50), min_size=1, max_size=3),
+    lengths=st.lists(
+        st.integers(0, 50) | st.builds(Rows, count=st.integers(0, 12), width=st.integers(1, 5)), min_size=1, max_size=3
+    ),
     before=st.integers(1, 4),
     after=st.integers(1, 4),
     data=st.data(),
 )
-def test_every_rank_gets_what_it_wants(lengths: list[int], before: int, after: int, data: st.DataObject) -> None:
+def test_every_rank_gets_what_it_wants(lengths: list[Length], before: int, after: int, data: st.DataObject) -> None:
     """Ranks of a former world, some without what they had, and newcomers."""
     size = max(before, after)
     old = shares_of(before)
@@ -78,6 +80,22 @@ def test_every_rank_gets_what_it_wants(lengths: list[int], before: int, after: i
         assert got is None if share is None else got is not None and is_same(got, shards_of(lengths, share))
 
 
+def test_small_buckets_are_sent_together() -> None:
+    """As of a model with hundreds of small parameters: each message is a network's round trip of all ranks."""
+    lengths = [Rows(count=4)] * 12
+
+    def work(world: ThreadTrainingWorld) -> list[str]:
+        held, wanted, outline = [[share] for share in shares_of(2)], shares_of(2)[::-1], shards_of(lengths, WHOLE)
+        own = {share: shards_of(lengths, share) for share in held[world.rank()]}
+        into = empty_shards(outline, lengths, wanted[world.rank()])
+        redistribute(lengths, held=held, wanted=wanted, own=own, outline=outline, into=into, label="swap", world=world)
+        assert is_same(into, shards_of(lengths, wanted[world.rank()]))
+        return world.said
+
+    # A bucket has two elements of five bytes for each rank, and a message 80 bytes.
+    assert in_each_rank(2, work) == [["alltoall hvd_elastic.swap.0", "alltoall hvd_elastic.swap.1"]] * 2
+
+
 @dataclass(eq=False)
 class Worker:
     """A process as far as shares go: what of it is a world, an optimizer, its copies and its last commit."""
@@ -97,7 +115,7 @@ class Worker:
         """What a step leaves."""
         share = Share(rank=self.world.rank(), size=self.world.size())
         lengths = self.optimizer.lengths
-        content = OptimizerContent(
+        content = ShardedContent(
             share=share, shards=shards_of(lengths, share, step), numbers=[{"step": step} for _ in lengths]
         )
         self.optimizer.place(content)
@@ -121,7 +139,7 @@ class Worker:
         root = next(rank for rank, each in enumerate(kept) if step in each.commits)
         own = self.commits[step]["objects"]["optimizer"] if step in self.commits else None
         received: dict[str, Any] = self.world.broadcast_object(outlined(own) if own else {}, root=root, name="outline")
-        self.optimizer.place(OptimizerContent.of(own or received))
+        self.optimizer.place(ShardedContent.of(own or received))
         self.shares.move(named, [*self.commits.items()], step, kept)
         self.save(step)
         return step
@@ -191,6 +209,13 @@ def test_a_rank_lost_twice_before_the_next_commit_costs_none() -> None:
         assert resume(workers) == 1
 
 
+def test_two_ranks_that_change_places_change_shares() -> None:
+    """Each has a copy of what it needs, and its optimizer has not."""
+    workers = begun(2)
+    commit(workers, 1)
+    assert resume(resized(workers[::-1], newcomers=0)) == 1
+
+
 def test_a_death_in_the_middle_of_a_commit_goes_back_to_the_one_before() -> None:
     workers = begun(3)
     commit(workers, 1)
@@ -208,7 +233,7 @@ def test_a_durable_checkpoint_is_spread_from_the_rank_that_has_read_it() -> None
     workers = begun(3)
     known = by_rank(workers)
     root = workers[1]
-    content = OptimizerContent(
+    content = ShardedContent(
         share=WHOLE,
         shards=shards_of(root.optimizer.lengths, WHOLE, 5),
         numbers=[{"step": 5} for _ in root.optimizer.lengths],
@@ -216,7 +241,7 @@ def test_a_durable_checkpoint_is_spread_from_the_rank_that_has_read_it() -> None
     root.optimizer.place(content)
     for worker in workers:
         if worker is not root:
-            worker.optimizer.place(OptimizerContent.of(outlined(content.state_dict())))
+            worker.optimizer.place(ShardedContent.of(outlined(content.state_dict())))
 
     def spread(world: ThreadTrainingWorld) -> None:
         known[world].shares.spread({"optimizer": known[world].optimizer}, root=1)

@@ -2,22 +2,29 @@
 
 import itertools
 
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
 
 from hvd_elastic.trainer.sharding.commit_choice import Kept, choose_commit, words_of_loss
 from hvd_elastic.trainer.sharding.shares import (
     WHOLE,
+    Length,
     ParameterSpec,
+    Rows,
     Share,
     Transfer,
     buckets_of,
+    elements_of,
     lost_elements,
     plan_transfers,
     rounds_of,
 )
 
-lengths = st.integers(0, 60)
+evenly = st.integers(0, 60)
+rows = st.builds(Rows, count=st.integers(0, 12), width=st.integers(1, 5))
+lengths = evenly | rows
 sizes = st.integers(1, 9)
 
 
@@ -26,11 +33,23 @@ def world(size: int) -> list[Share]:
 
 
 @given(lengths, sizes)
-def test_shares_follow_each_other_and_differ_by_one_at_most(length: int, size: int) -> None:
+def test_shares_follow_each_other(length: Length, size: int) -> None:
     ranges = [share.range(length) for share in world(size)]
     assert ranges[0][0] == 0
-    assert ranges[-1][1] == length
+    assert ranges[-1][1] == elements_of(length)
     assert all(one[1] == two[0] for one, two in itertools.pairwise(ranges))
+
+
+@given(rows, sizes)
+def test_rows_are_cut_as_fully_shard_cuts_them(length: Rows, size: int) -> None:
+    whole = torch.arange(elements_of(length)).view(length.count, length.width)
+    for share, chunk in zip(world(size), _chunk_with_empty(whole, size, dim=0), strict=True):
+        assert whole.flatten()[slice(*share.range(length))].tolist() == chunk.flatten().tolist()
+
+
+@given(evenly, sizes)
+def test_shares_of_elements_differ_by_one_at_most(length: int, size: int) -> None:
+    ranges = [share.range(length) for share in world(size)]
     parts = [stop - start for start, stop in ranges]
     assert max(parts) - min(parts) <= 1
     assert parts == sorted(parts, reverse=True), "as reducescatter divides: the longer parts first"
@@ -47,7 +66,7 @@ def test_no_half_of_the_ring_has_a_share_and_its_copy(size: int, data: st.DataOb
 
 @given(lengths, sizes, sizes, st.data())
 def test_everybody_gets_each_element_of_what_it_wants_once(
-    length: int, before: int, after: int, data: st.DataObject
+    length: Length, before: int, after: int, data: st.DataObject
 ) -> None:
     survivors = data.draw(st.sets(st.integers(0, before - 1), min_size=1))
     held = [(share, share.copied()) if rank in survivors else () for rank, share in enumerate(world(before))]

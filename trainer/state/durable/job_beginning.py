@@ -80,5 +80,5 @@ class JobBeginning:
         warm_start = WarmStart.of_job(os.environ)
         if warm_start is None:
             return words
-        warmed = warm_start.load(self._present.objects.modules())
+        warmed = warm_start.load(self._present.objects.modules(), self._present.objects.load_weights)
         return f"{words}, with {', '.join(warmed)} of {warm_start.place.partition('?')[0]}"

@@ -2,7 +2,7 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -23,6 +23,10 @@ _USUAL_NAMES: Final = ("model", "state_dict", "model_state_dict")
 third ("Saving and Loading Models")."""
 
 
+LoadWeights = Callable[[str, Mapping[str, Any]], object]
+"""Takes the name of a module, and what fits it: not all of its weights, perhaps."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmStart:
     """What the job's description asks for."""
@@ -41,8 +45,12 @@ class WarmStart:
             return None
         return cls(place=place, strict=environ.get(ENV_CHECKPOINT_WARM_START_STRICT) != "0")
 
-    def load(self, modules: Mapping[str, torch.nn.Module]) -> tuple[str, ...]:
-        """Load weights into modules, by their names in the State. Returns the names of those that got any.
+    def load(self, modules: Mapping[str, torch.nn.Module], into: LoadWeights) -> tuple[str, ...]:
+        """Load weights by names of modules in the State. Returns the names of those that got any.
+
+        Args:
+            modules: those of the State.
+            into: loads weights into one of them.
 
         Raises:
             IncompatibleError: nothing is there for any of them; or, if strict, some weights do not fit. Nothing was
@@ -62,7 +70,7 @@ class WarmStart:
                 "warm start from %s: what did not fit is left as it was:\n%s", self.place, "\n".join(problems)
             )
         for name, each in fits.items():
-            modules[name].load_state_dict(each.fitting, strict=False)
+            into(name, each.fitting)
         return tuple(fits)
 
 

@@ -1,7 +1,7 @@
 """What all workers must hold alike: the parameters that an optimizer changes, its state, and its learning rates.
 
-Buffers are left out: those of BatchNorm are a worker's own. So are shares of a sharded optimizer, and an average of a
-model, which no optimizer steps and rank 0 alone may keep.
+Buffers are left out: those of BatchNorm are a worker's own. So are shares of what is sharded or divided, and an average
+of a model, which no optimizer steps and rank 0 alone may keep.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from hvd_elastic.trainer.collectives.torch_engine.module_division import is_part
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.state.state_objects import StateObjects
 from hvd_elastic.trainer.state.state_tree import is_dense
@@ -39,7 +40,8 @@ class Replicated:
             name: tuple(float(group["lr"]) for group in each.param_groups if "lr" in group)
             for name, each in optimizers.items()
         }
-        return cls(tensors={key: it for key, it, owner in pairs if id(owner) not in own and is_dense(it)}, rates=rates)
+        compared = ((key, it) for key, it, owner in pairs if id(owner) not in own and not is_part(owner))
+        return cls(tensors={key: it for key, it in compared if is_dense(it)}, rates=rates)
 
 
 def name_of(key: Key, objects: StateObjects) -> str:
