@@ -9,6 +9,7 @@ experimental. What DistributedDataParallel adds in a new world is the same in bo
 """
 
 import argparse
+import multiprocessing
 import os
 import statistics
 import sys
@@ -18,7 +19,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import torch
-from torch import distributed, multiprocessing
+from torch import distributed
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from benchmarks.report.record import Column, Record, Table, Value
@@ -54,7 +55,12 @@ def formed(way: str, sizes: Sequence[int]) -> list[float]:
     """Return the seconds that each world has taken."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    multiprocessing.spawn(_member, args=(way, sizes, store.port), nprocs=max(sizes))
+    spawn = multiprocessing.get_context("spawn")
+    members = [spawn.Process(target=_member, args=(member, way, sizes, store.port)) for member in range(max(sizes))]
+    for member in members:
+        member.start()
+    for member in members:
+        member.join()
     return [_last(store, f"end.{number}", of) - _last(store, f"begin.{number}", of) for number, of in enumerate(sizes)]
 
 
