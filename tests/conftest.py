@@ -22,7 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 properties.register()
 
 _WITH_TORCH: Final = (
-    "cluster/test_bridges.py",
+    "cluster/test_libraries.py",
     "gpu",
     "local",
     "trainer",
