@@ -8,10 +8,13 @@ sent: what the parts hold comes from the State. What an error has left half done
 Every name of torch's that is not public stands in this module. Seen with torch 2.15.
 """
 
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+from hvd_elastic.trainer.collectives import collective_calls
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +94,7 @@ def _problems_of(state: Any) -> Iterator[str]:
         if any(part.mp_policy != state._mp_policy for part in group.fsdp_params):
             yield "MixedPrecisionPolicy(param_dtype_override_fn=...) is not offered. Leave it out"
         own = [getattr(group, name, None) for name in _COMMUNICATION]
-        if any(each is not None and not type(each).__name__.startswith("Default") for each in own):
+        if any(each is not None and not type(each).__name__.startswith(("Default", "Counted")) for each in own):
             yield "a communication of the script's own in place of fully_shard's ends with its world. Leave it out"
 
 
@@ -207,6 +210,8 @@ class _Division:
             part._spec = new._spec
             _set(each.places, part)
         state = _state_of(old._modules[0])
+        if self.device_type == "cpu":  # elsewhere nobody waits in the call
+            _tell_of_waits(state)
         for group, before in zip(state._fsdp_param_groups, old._fsdp_param_groups, strict=True):
             for setting in _SETTINGS:
                 if hasattr(before, setting):
@@ -256,6 +261,31 @@ def _places(part: Any) -> _Places:
 def _set(places: _Places, parameter: Any) -> None:
     for module, name in places:
         module._parameters[name] = parameter
+
+
+def _tell_of_waits(state: Any) -> None:
+    """Count the time in which this process waits for others' parts, and gradients: Gloo waits in the call."""
+    gather, scatter = _counted_communication()
+    for group in state._fsdp_param_groups:
+        if hasattr(group, "_all_gather_comm"):
+            group._all_gather_comm, group._reduce_scatter_comm = gather(), scatter()
+
+
+@functools.cache
+def _counted_communication() -> tuple[type, type]:
+    from torch.distributed.fsdp._fully_shard import _fsdp_collectives as stock
+
+    class CountedAllGather(stock.DefaultAllGather):
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            with collective_calls.THIS_PROCESS.waiting("allgather parameters"):
+                return super().__call__(*args, **kwargs)
+
+    class CountedReduceScatter(stock.DefaultReduceScatter):
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            with collective_calls.THIS_PROCESS.waiting("reducescatter gradients"):
+                return super().__call__(*args, **kwargs)
+
+    return CountedAllGather, CountedReduceScatter
 
 
 def _forget_old_meshes() -> None:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 import hvd_elastic as elastic
+from hvd_elastic.trainer.collectives import collective_calls
 from hvd_elastic.trainer.collectives.this_world import TORCH
 from hvd_elastic.trainer.sharding import share_transfer
 from hvd_elastic.trainer.sharding.committed_shares import SharesLostError
@@ -195,6 +197,23 @@ def a_world_of_one_is_the_plain_optimizer_to_the_bit() -> None:
     reference, _ = reference_after(3)
     pairs = zip(state.model.parameters(), reference.parameters(), strict=True)
     assert all(torch.equal(whole(weight), other) for weight, other in pairs)
+
+
+def waits_for_others_are_told() -> None:
+    """So a slow rank is found, and one that waits for ever can be named."""
+    state = state_in_training(1)
+    said: set[str] = set()
+    calls, before = collective_calls.THIS_PROCESS, collective_calls.WAITED.seconds
+    begin = calls.wait_begins
+
+    def note(operation: str) -> None:
+        said.add(operation)
+        begin(operation)
+
+    with mock.patch.object(calls, "wait_begins", note):
+        step_divided(state.model, state.optimizer, 1)
+    assert said == {"allgather parameters", "reducescatter gradients"}
+    assert collective_calls.WAITED.seconds > before
 
 
 def a_model_without_memory_is_filled_part_by_part() -> None:
@@ -392,6 +411,7 @@ EVERYWHERE: list[Callable[[], None]] = [
     a_pass_that_an_error_has_ended_is_undone,
 ]
 IN_COMPANY: list[Callable[[], None]] = [
+    waits_for_others_are_told,
     ranks_that_change_places_change_shares,
     a_lost_rank_costs_no_commit,
     workers_are_compared_without_their_parts,
