@@ -12,8 +12,9 @@ from hvd_elastic import load
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, Engine
 from testbed.local import forkserver
 from testbed.local.training import Training, training
+from tests.torch_division import needs_division
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900), needs_division]
 
 SCRIPT = Path(__file__).with_name("train_divided.py")
 LENGTH, EPOCHS = 303, 6

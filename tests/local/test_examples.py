@@ -13,6 +13,7 @@ import torch
 from hvd_elastic.mpijob.contract import Engine
 from testbed.local import forkserver
 from testbed.local.training import ENGINES, training
+from tests.torch_division import needs_division
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COMPLETE = EXAMPLES / "digits_complete.py"
@@ -92,6 +93,7 @@ def test_the_script_with_everything_goes_on_over_a_resize(tmp_path: Path) -> Non
         assert rates[max(rates)] == pytest.approx(0.0, abs=1e-3)
 
 
+@needs_division
 @pytest.mark.process
 @pytest.mark.timeout(600)
 def test_the_divided_model_goes_on_over_resizes(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ _SETTINGS: Final = (
     "reduce_scatter_max_input_buffers",
 )
 """What the `set_...` methods of a divided module leave in its parameter group."""
-_NEEDED: Final = ("_fsdp_param_groups", "_modules", "_mp_policy", "_auto_reshard_after_forward")
+_OF_STATE: Final = ("_fsdp_param_groups", "_auto_reshard_after_forward")
+"""What torch's state of a call has had for some versions only. That of torch 2.6 trains on no CPU."""
 _COMMUNICATION: Final = ("_all_gather_comm", "_reduce_scatter_comm", "_all_reduce_hook")
 
 
@@ -58,15 +59,23 @@ def flat_part(tensor: "DTensor") -> "torch.Tensor":
     return tensor._local_tensor.detach().view(-1)
 
 
+def missing_name() -> str | None:
+    """Return what this torch lacks of what is needed here; None: it can divide anew."""
+    from torch.distributed.fsdp._fully_shard import _fsdp_state
+
+    state = _fsdp_state.FSDPState()
+    return next((name for name in _OF_STATE if not hasattr(state, name)), None)
+
+
 def problems(module: "nn.Module") -> Iterator[str]:
     """Say what of a module's division cannot be made again in another world."""
     if any(isinstance(each, _fsdp().FullyShardedDataParallel) for each in module.modules()):
         yield "FullyShardedDataParallel cannot be divided again: take torch.distributed.fsdp.fully_shard"
         return
-    states = _states(module)
-    if missing := [name for state in states for name in _NEEDED if not hasattr(state, name)]:
-        yield f"fully_shard of this torch is another than that of torch 2.15: it has no {missing[0]}. Take that one"
+    if (missing := missing_name()) is not None:
+        yield f"fully_shard of this torch cannot be called again: it has no {missing}, as that of torch 2.15. Take that"
         return
+    states = _states(module)
     known = {id(part.sharded_param) for state in states for part in _parts(state)}
     if any(is_part(weight) and id(weight) not in known for weight in module.parameters()):
         yield "tensor parallelism divides weights over groups of one world. Leave it out"

@@ -13,12 +13,13 @@ from hvd_elastic.trainer.checkpoint.exchange.file_formats import FileFormat, wri
 from hvd_elastic.trainer.state.durable.exported_state import content_of
 from hvd_elastic.trainer.state.saved_state import load
 from testbed.local import forkserver
+from tests.torch_division import needs_division
 from tests.trainer.elastic.bare_world import ends, world
 from tests.trainer.state.divided import read_by_torch
 from tests.trainer.state.divided.divided_cases import is_that_of, plain, reference_after
 
 CASES = Path(__file__).with_name("divided_cases.py")
-pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900), needs_division]
 
 
 def run_cases(size: int, *arguments: str) -> None:

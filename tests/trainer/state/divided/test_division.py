@@ -28,6 +28,9 @@ from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.state.divided import division
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.state_objects import StateError
+from tests.torch_division import needs_division
+
+pytestmark = needs_division
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +119,14 @@ def test_tensor_parallelism_alone_is_refused() -> None:
     model = model_of()
     parallelize_module(model, init_device_mesh("cpu", (1,)), {"0": ColwiseParallel()})
     assert "tensor parallelism" in " ".join(division.problems({"model": model}))
+
+
+def test_an_earlier_torch_is_refused() -> None:
+    model = model_of()
+    fully_shard(model)
+    with mock.patch.object(module_division, "_OF_STATE", ("_of_a_later_one",)):
+        (problem,) = division.problems({"model": model})
+    assert "it has no _of_a_later_one, as that of torch 2.15" in problem
 
 
 def test_another_engine_refuses_it() -> None:
