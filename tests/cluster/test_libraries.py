@@ -17,6 +17,7 @@ from testbed.cluster.site import Site
 from testbed.cluster.standing import DURABLE, SIZE, nothing_lost, start
 from testbed.cluster.timeline import Timeline
 from testbed.kube import images, waiting
+from testbed.kube.errors import ClusterError
 from testbed.kube.kubectl import Kubectl
 from tests.local import plain_training
 
@@ -123,4 +124,12 @@ def test_a_whole_trainer_is_begun_again_from_its_own_checkpoint(
 
 
 def until_logged(job: Job, words: str) -> None:
-    waiting.until(words, lambda: words in job.log(), within_seconds=240, every_seconds=2, seen=job.log)
+    """Wait until the launcher has said it."""
+
+    def said() -> str:
+        try:
+            return job.log()
+        except ClusterError as error:  # it has not started yet
+            return str(error)
+
+    waiting.until(words, lambda: words in said(), within_seconds=240, every_seconds=2, seen=said)

@@ -17,6 +17,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900, func_only=True)]
 
 BUSY = [*jobs.PACED, "--busy", "0.02"]
 """It computes; one that sleeps for most of a step is as fast with a tenth of a CPU."""
+WITHOUT_GPUS = jobs.workers((1, standing.SIZE, standing.SIZE), gpus=0)
+"""Who is slow on a GPU is not known yet."""
 
 
 @pytest.mark.parametrize(
@@ -24,7 +26,7 @@ BUSY = [*jobs.PACED, "--busy", "0.02"]
     [
         pytest.param({}, id="report", marks=pytest.mark.core),
         pytest.param({"engine": "torch"}, id="report-torch"),
-        pytest.param({"slow_workers": "replace"}, id="replace"),
+        pytest.param({"slow_workers": "replace", "workers": WITHOUT_GPUS}, id="replace"),
     ],
 )
 def test_a_worker_with_a_tenth_of_a_cpu(
@@ -43,7 +45,7 @@ def test_a_worker_with_a_tenth_of_a_cpu(
             until_events(job, pod["name"], "replaced", within_seconds=400)
     timeline.mark("all have what they want")
     if keys.get("slow_workers") == "replace":
-        job.wait_size(standing.SIZE, since=timeline.mark("whole again"))
+        job.wait_size(standing.SIZE, since=timeline.mark("another worker comes"))
         assert job.pods(Role.WORKER)[-1]["metadata"]["uid"] != pod["uid"]
     until_status(job, "nobody is slow", lambda status: status["slow"] == [], within_seconds=300)
     job.finish()
