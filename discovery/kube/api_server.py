@@ -183,6 +183,7 @@ class ApiServer:
     def _send(
         self, method: str, path: str, body: Json | None = None, headers: Headers = _NONE
     ) -> http.client.HTTPResponse:
+        self._drop_closed()
         reused = self._connection is not None
         try:
             response = self._exchange(method, path, body, headers)
@@ -195,6 +196,15 @@ class ApiServer:
         if response.status >= HTTPStatus.BAD_REQUEST:
             raise _status_error(response)
         return response
+
+    def _drop_closed(self) -> None:
+        """Close a connection that the server has closed while it was idle, as kube-apiserver does after 90 s or less.
+
+        A write would fail on it, and is not sent again.
+        """
+        sock = None if self._connection is None else self._connection.sock
+        if sock is not None and _readable(sock):  # nothing was asked for, so it is the end, or no answer of ours
+            self.close()
 
     def _exchange(self, method: str, path: str, body: Json | None, own: Headers) -> http.client.HTTPResponse:
         if self._connection is None or self._connection.sock is None:
