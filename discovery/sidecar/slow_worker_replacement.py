@@ -1,10 +1,11 @@
 """Has slow workers replaced, where the job asks for that. `rules/slow_workers.py` decides which, and when."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from hvd_elastic.discovery.ledger.history.slow_rank_history import slow_words
+from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.reaper import Reap, ReapReason
 from hvd_elastic.discovery.rules.slow_workers import Replacement, SlowWorker, worker_to_replace
@@ -17,6 +18,8 @@ from hvd_elastic.discovery.snapshot import Host
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 120.0
+"""A pod that is still there, and is not about to end, was not deleted: the API server was away, or has refused it."""
 
 
 class SlowWorkerReplacement:
@@ -26,7 +29,7 @@ class SlowWorkerReplacement:
         """`recorder` knows who is slow, and is told who is replaced for it. `submit` has an action carried out."""
         self._recorder, self._submit, self._options = recorder, submit, options
         self._asked: list[Replacement] = []
-        """By this sidecar. One that failed counts, too."""
+        """By this sidecar."""
         self._next = 0.0
 
     def look(self, inventory: Inventory, hosts: Iterable[Host], *, now: float, moment: float) -> None:
@@ -35,6 +38,7 @@ class SlowWorkerReplacement:
             return
         self._next = moment + LOOK_SECONDS
         pods = {pod.uid: pod for pod in inventory.own_pods()}
+        self._asked = [one for one in self._asked if not _has_failed(one, pods, now)]
         chosen = worker_to_replace(
             [SlowWorker(uid=one.uid, since=one.unix, times=one.times, words=slow_words(one)) for one in slow],
             [*self._recorder.earlier_replacements, *self._asked],
@@ -52,3 +56,8 @@ class SlowWorkerReplacement:
         log.warning("%s: %s", pod.name, reap.message)
         self._recorder.take(SlowWorkerReplaced(uid=pod.uid))  # before the watch tells of the deletion
         self._submit(reap)
+
+
+def _has_failed(one: Replacement, pods: Mapping[str, PodView], now: float) -> bool:
+    pod = pods.get(one.uid)
+    return pod is not None and pod.deleting_at is None and now - one.unix >= RETRY_SECONDS

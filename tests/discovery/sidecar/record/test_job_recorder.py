@@ -40,6 +40,7 @@ from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.ledger.preemptor import preemptor
 from hvd_elastic.discovery.rules import operator_lag, slow_workers
+from hvd_elastic.discovery.sidecar import slow_worker_replacement
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
 from hvd_elastic.discovery.sidecar.record import (
     job_recorder,
@@ -693,6 +694,26 @@ def test_a_slow_worker_is_replaced_if_the_job_asks_for_it(
     deleted = [request.body for request in cluster.requests if request.method == "DELETE"]
     assert [body["preconditions"]["uid"] for body in deleted if body] == ["uid-job-1"] * replaces
     assert all("gracePeriodSeconds" not in (body or {}) for body in deleted), "it drains, as one that is preempted"
+
+
+def test_a_slow_worker_that_could_not_be_deleted_is_tried_again(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((slow_workers, "HOLD_SECONDS"), (slow_worker_replacement, "RETRY_SECONDS")):
+        monkeypatch.setattr(module, name, 0.0)
+    monkeypatch.setattr(slow_worker_replacement, "LOOK_SECONDS", 0.2)
+    train_with_a_slow_rank(cluster, workers)
+    refused: list[Request] = []
+
+    def refuse_once(request: Request) -> None:
+        if request.method == "DELETE" and not refused:
+            refused.append(request)
+            raise Status(500)
+
+    cluster.fault = refuse_once
+    start(pod_uid="l1", replace_slow=True)
+    until(lambda: bool(told(cluster, WorkerLeaving)), 60)
+    assert len(refused) == 1
 
 
 def test_saves_that_fail_are_told_at_once(
