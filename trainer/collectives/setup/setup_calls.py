@@ -17,7 +17,7 @@ import logging
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWorld
 
@@ -158,7 +158,8 @@ class SetupCalls:
         if self._put_back is None or self._is_within:
             return ask()
         if self._joins:
-            return self.object_of(self.answer(kind))
+            answer: T = self.answer_object(kind)
+            return answer
         with self.within():
             value = ask()
         self.keep_object(self.begun(kind), value)
@@ -236,10 +237,9 @@ class SetupCalls:
             )
         return known.values
 
-    def object_of(self, values: "Sequence[torch.Tensor]") -> T:  # type: ignore[type-var]
-        """Return what `keep_object` has kept."""
-        value: T = pickle.loads(values[0].numpy().tobytes())  # noqa: S301 - of this job's own process
-        return value
+    def answer_object(self, kind: str) -> Any:
+        """Return what `keep_object` has kept in the first world, as `answer` does."""
+        return pickle.loads(self.answer(kind)[0].numpy().tobytes())  # noqa: S301 - of this job's own process
 
     def write(self, outputs: "Sequence[torch.Tensor]", values: "Sequence[torch.Tensor]", words: str) -> None:
         """Write what the first world has got. Refuses a script that asks for another shape."""

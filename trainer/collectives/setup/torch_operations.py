@@ -132,10 +132,10 @@ def _answer(calls: SetupCalls, name: str, given: dict[str, Any]) -> None:
     """Write what has come in the first world, which may have had another size."""
     if name in _BARRIERS:
         return
-    values = calls.answer(name)
     if name in _OBJECTS:
-        given[_OBJECTS[name]][:] = calls.object_of(values)
+        given[_OBJECTS[name]][:] = calls.answer_object(name)
         return
+    values = calls.answer(name)
     outputs = _outputs(name, given)
     if name == "broadcast" and not values:  # the State brings it
         return
