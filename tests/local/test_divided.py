@@ -4,7 +4,6 @@ import re
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from hvd_elastic import load
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, Engine
 from testbed.local import forkserver
 from testbed.local.training import Training, training
+from tests.local.taken_samples import taken
 from tests.torch_division import needs_division
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900), needs_division]
@@ -63,16 +63,7 @@ def test_a_divided_model_lives_through_growth_a_kill_and_a_shrink(tmp_path: Path
         assert all(event["step"] >= before for event in job.events("reset", cause="failure"))
         check_like(job, undisturbed)
 
-        steps: dict[int, list[dict[str, Any]]] = {}
-        for event in sorted(job.written("took"), key=lambda each: each["time"]):
-            told = steps.setdefault(event["step"], [])
-            if told and told[0]["size"] != event["size"]:  # it was undone, and is taken again
-                told.clear()
-            told.append(event)
-        seen: dict[int, Counter[int]] = {}
-        for told in steps.values():
-            for event in told:
-                seen.setdefault(event["epoch"], Counter()).update(event["samples"])
+        _, seen = taken(job.written("took"))
         assert seen == {epoch: Counter(range(LENGTH)) for epoch in range(EPOCHS)}
         whole = max(event["held"] for event in undisturbed.written("took"))
         most = {size: max(e["held"] for e in job.written("took") if e["size"] == size) for size in (1, 2, 3)}

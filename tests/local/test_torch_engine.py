@@ -4,12 +4,12 @@ import re
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from testbed.local import forkserver
 from testbed.local.training import Training, training
+from tests.local.taken_samples import taken
 from tests.local.torch_job import TorchJob
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1500)]
@@ -50,16 +50,7 @@ def test_one_ddp_object_lives_through_growth_a_kill_and_a_shrink(tmp_path: Path,
         job.trains(2)
         assert job.ends(600) == 0, job.said()
 
-        steps: dict[int, list[dict[str, Any]]] = {}
-        for event in sorted(job.written("took"), key=lambda each: each["time"]):
-            told = steps.setdefault(event["step"], [])
-            if told and told[0]["size"] != event["size"]:  # it was undone, and is taken again
-                told.clear()
-            told.append(event)
-        seen: dict[int, Counter[int]] = {}
-        for told in steps.values():
-            for event in told:
-                seen.setdefault(event["epoch"], Counter()).update(event["samples"])
+        steps, seen = taken(job.written("took"))
         assert seen == {epoch: Counter(range(LENGTH)) for epoch in range(9)}
         losses, alone = ({event["step"]: event["loss"] for event in each.events("step")} for each in (job, undisturbed))
         assert set(steps) == set(losses) == set(alone)

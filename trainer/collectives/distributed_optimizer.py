@@ -55,7 +55,7 @@ def is_averaged(optimizer: object) -> bool:
     if not IS_TORCH:
         return is_wrapped(optimizer)
     groups = getattr(optimizer, "param_groups", ())
-    is_divided = any(module_division.is_part(weight) for group in groups for weight in group["params"])
+    is_divided = module_division.has_parts(weight for group in groups for weight in group["params"])
     return is_divided or data_parallel.THIS_PROCESS.are_there
 
 

@@ -21,7 +21,7 @@ def divided_object(value: object) -> Divided | None:
         return DividedModule(value)
     if isinstance(value, torch.optim.Optimizer):
         weights = (weight for group in value.param_groups for weight in group["params"])
-        return DividedOptimizer(value) if any(map(module_division.is_part, weights)) else None
+        return DividedOptimizer(value) if module_division.has_parts(weights) else None
     return None
 
 
@@ -59,8 +59,7 @@ def problems(values: Mapping[str, object]) -> Iterator[str]:
 
 def _has_parts(module: torch.nn.Module) -> bool:
     """Without an import of what takes long, and what a script that divides has imported."""
+    if module_division.has_parts(module.parameters()) or module_division.is_divided(module):
+        return True
     fsdp = sys.modules.get("torch.distributed.fsdp")
-    return any(map(module_division.is_part, module.parameters())) or (
-        fsdp is not None
-        and any(isinstance(each, fsdp.FullyShardedDataParallel | fsdp.FSDPModule) for each in module.modules())
-    )
+    return fsdp is not None and any(isinstance(each, fsdp.FullyShardedDataParallel) for each in module.modules())

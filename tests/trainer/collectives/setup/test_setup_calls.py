@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import NoReturn
 
 import horovod.torch as hvd
 import pytest
@@ -13,15 +12,9 @@ from hvd_elastic.trainer.collectives.collective_calls import NAMED
 from hvd_elastic.trainer.collectives.setup.horovod_operations import replace_functions
 from hvd_elastic.trainer.collectives.setup.setup_calls import SetupCalls
 from hvd_elastic.trainer.elastic import horovod_patches
-from testbed.thread_world import ThreadTrainingWorld, in_each_rank
-
-
-class RefusedError(Exception):
-    """The script is refused."""
-
-
-def refuse(mistake: str) -> NoReturn:
-    raise RefusedError(mistake)
+from testbed.thread_world import in_each_rank
+from tests.trainer.collectives.setup import setup_process
+from tests.trainer.collectives.setup.setup_process import RefusedError, newcomer, refuse
 
 
 @pytest.fixture(autouse=True)
@@ -34,27 +27,9 @@ def _world() -> Iterator[None]:
     assert after == before, "Horovod's functions are put back"
 
 
-def went(script: Callable[[], None], *brought: torch.Tensor, calls: SetupCalls | None = None) -> SetupCalls:
-    """A process that has gone through `script`, and has these tensors in its State."""
-    calls = calls or SetupCalls()
-    calls.begin(refuse, replace_functions)
-    try:
-        script()
-    finally:
-        calls.stop()
-    calls.end(lambda: brought)
-    return calls
-
-
-def newcomer(*others: SetupCalls, joins: SetupCalls | None = None) -> SetupCalls:
-    """A process that joins them, as the last rank of their next world."""
-    everyone = [*others, joins or SetupCalls()]
-
-    def meet(world: ThreadTrainingWorld) -> None:
-        everyone[world.rank()].meet(world)
-
-    in_each_rank(len(everyone), meet)
-    return everyone[-1]
+def went(script: Callable[[], object], *brought: torch.Tensor, calls: SetupCalls | None = None) -> SetupCalls:
+    """A process that has gone through `script` over this engine."""
+    return setup_process.went(calls or SetupCalls(), replace_functions, script, *brought)
 
 
 def test_a_newcomer_gets_what_the_others_got() -> None:

@@ -1,7 +1,6 @@
 """What a newcomer gets for torch.distributed's operations before training; the group of this process has one rank."""
 
 from collections.abc import Callable, Iterator
-from typing import NoReturn
 
 import pytest
 import torch
@@ -10,15 +9,8 @@ from torch._C._distributed_c10d import HashStore
 
 from hvd_elastic.trainer.collectives.setup.setup_calls import SetupCalls
 from hvd_elastic.trainer.collectives.setup.torch_operations import replace_functions
-from testbed.thread_world import ThreadTrainingWorld, in_each_rank
-
-
-class RefusedError(Exception):
-    """The script is refused."""
-
-
-def refuse(mistake: str) -> NoReturn:
-    raise RefusedError(mistake)
+from tests.trainer.collectives.setup import setup_process
+from tests.trainer.collectives.setup.setup_process import RefusedError, newcomer, refuse
 
 
 @pytest.fixture(autouse=True)
@@ -29,26 +21,8 @@ def _world() -> Iterator[None]:
 
 
 def went(script: Callable[[], object], *brought: torch.Tensor, calls: SetupCalls | None = None) -> SetupCalls:
-    """A process that has gone through `script`, and has these tensors in its State."""
-    calls = calls or SetupCalls(limit_bytes=1 << 20)
-    calls.begin(refuse, replace_functions)
-    try:
-        script()
-    finally:
-        calls.stop()
-    calls.end(lambda: brought)
-    return calls
-
-
-def newcomer(first: SetupCalls, joins: SetupCalls | None = None) -> SetupCalls:
-    """A process that joins it in a world of two."""
-    both = [first, joins or SetupCalls(limit_bytes=1 << 20)]
-
-    def meet(world: ThreadTrainingWorld) -> None:
-        both[world.rank()].meet(world)
-
-    in_each_rank(2, meet)
-    return both[-1]
+    """A process that has gone through `script` over this engine."""
+    return setup_process.went(calls or SetupCalls(limit_bytes=1 << 20), replace_functions, script, *brought)
 
 
 def test_a_newcomer_gets_what_the_others_got() -> None:
@@ -100,7 +74,7 @@ def test_what_the_state_brings_is_left_as_it_is_and_the_rest_is_given() -> None:
     standby = SetupCalls(limit_bytes=1 << 20)
     standby.begin(refuse, replace_functions)
     script(alone, alones_teacher)  # in a world of one
-    newcomer(first, standby)
+    newcomer(first, joins=standby)
     assert torch.equal(alones_teacher.bias, teacher.bias)
 
 
