@@ -1,6 +1,5 @@
 """A model that `fully_shard` has divided, in worlds that grow, shrink, lose processes and start again."""
 
-import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -11,6 +10,7 @@ from hvd_elastic import load
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, Engine
 from testbed.local import forkserver
 from testbed.local.training import Training, training
+from tests.local.share_scenarios import loses_opposite_ranks, restores_three_at_two
 from tests.local.taken_samples import taken
 from tests.torch_division import needs_division
 
@@ -88,14 +88,7 @@ def test_a_checkpoint_of_three_restores_at_two_and_is_a_plain_one(tmp_path: Path
     place = f"file://{tmp_path}/durable"
     durable = {ENV_CHECKPOINT: place, ENV_CHECKPOINT_STEPS: "3"}
     with training(tmp_path, **settings(STEP_SECONDS="0.3", **durable)) as job:
-        job.offer("a", "b", "c")
-        job.launch("-np", "3", "--min-np", "3", "--max-np", "3", script=SCRIPT)
-        job.until(lambda: len([e for e in job.events("checkpoint") if e["saved"]]) >= 2, "two durable checkpoints")
-        job.close()
-        job.offer("a", "b")
-        job.launch("-np", "2", "--min-np", "2", "--max-np", "2", script=SCRIPT)
-        assert job.ends() == 0, job.said()
-        assert "restored step" in job.said()
+        restores_three_at_two(job, SCRIPT)
         check_like(job, undisturbed)
     saved = load(place)
     assert tuple(saved["model"]["0.0.weight"].shape) == (16, 16)
@@ -108,20 +101,5 @@ def test_opposite_ranks_lost_at_once_cost_the_steps_since_the_durable_checkpoint
     """Ranks 1 and 3 of 4 have each other's copies: the others say so, and go back together."""
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: "3"}
     with training(tmp_path, **settings(STEP_SECONDS="0.3", **durable)) as job:
-        job.offer("a", "b", "c", "d")
-        job.launch("-np", "4", "--min-np", "2", "--max-np", "4", script=SCRIPT)
-        job.until(lambda: any(event["saved"] for event in job.events("checkpoint")), "a durable checkpoint")
-        hosts = {event["rank"]: event["host"] for event in job.events("step", size=4)}
-        job.kill(hosts[1])
-        killed = job.kill(hosts[3])
-        job.trains(2)
-        assert job.ends() == 0, job.said()
-        said = (job.folder / "out").read_text()
-        lost = re.search(r"the shares of ranks 1 and 3 of 4, of step (\d+) were lost with their copies", said)
-        restored = re.search(r"restored step (\d+)", said)
-        assert lost, said
-        assert restored, said
-        assert int(restored[1]) <= int(lost[1])
-        afterwards = min(event["step"] for event in job.events("step", size=2) if event["time"] > killed)
-        assert afterwards == int(restored[1]) + 1
+        loses_opposite_ranks(job, SCRIPT)
         check_like(job, undisturbed)

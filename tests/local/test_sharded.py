@@ -1,6 +1,5 @@
 """A sharded optimizer in worlds that grow, shrink, lose a process and start again comes to what a plain one does."""
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from hvd_elastic import load
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from testbed.local import forkserver
 from testbed.local.training import ENGINES, SCRIPT, Training, training
+from tests.local.share_scenarios import loses_opposite_ranks, restores_three_at_two
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
@@ -69,14 +69,7 @@ def test_a_checkpoint_of_three_restores_at_two_and_is_a_plain_one(
     place = f"file://{tmp_path}/durable"
     durable = {ENV_CHECKPOINT: place, ENV_CHECKPOINT_STEPS: "3"}
     with training(tmp_path, engine=engine, **options(**durable)) as job:
-        job.offer("a", "b", "c")
-        job.launch("-np", "3", "--min-np", "3", "--max-np", "3")
-        job.until(lambda: len([e for e in job.events("checkpoint") if e["saved"]]) >= 2, "two durable checkpoints")
-        job.close()
-        job.offer("a", "b")
-        job.launch("-np", "2", "--min-np", "2", "--max-np", "2")
-        assert job.ends() == 0, job.said()
-        assert "restored step" in job.said()
+        restores_three_at_two(job, SCRIPT)
         check_like(job, undisturbed)
     saved = load(place)
     assert set(saved["optimizer"]) == {"state", "param_groups"}
@@ -91,20 +84,5 @@ def test_opposite_ranks_lost_at_once_cost_the_steps_since_the_durable_checkpoint
     """Ranks 1 and 3 of 4 have each other's copies: the others say so, and go back together."""
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: "3"}
     with training(tmp_path, engine=engine, **options(**durable)) as job:
-        job.offer("a", "b", "c", "d")
-        job.launch("-np", "4", "--min-np", "2", "--max-np", "4")
-        job.until(lambda: any(event["saved"] for event in job.events("checkpoint")), "a durable checkpoint")
-        hosts = {event["rank"]: event["host"] for event in job.events("step", size=4)}
-        job.kill(hosts[1])
-        killed = job.kill(hosts[3])
-        job.trains(2)
-        assert job.ends() == 0, job.said()
-        said = (job.folder / "out").read_text()
-        lost = re.search(r"the shares of ranks 1 and 3 of 4, of step (\d+) were lost with their copies", said)
-        restored = re.search(r"restored step (\d+)", said)
-        assert lost, said
-        assert restored, said
-        assert int(restored[1]) <= int(lost[1])
-        afterwards = min(event["step"] for event in job.events("step", size=2) if event["time"] > killed)
-        assert afterwards == int(restored[1]) + 1
+        loses_opposite_ranks(job, SCRIPT)
         check_like(job, undisturbed)
