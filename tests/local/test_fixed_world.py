@@ -38,9 +38,10 @@ def test_an_unchanged_script_goes_on_from_its_snapshot(tmp_path: Path) -> None:
     script = ["python", str(SCRIPT), "--epochs", "300", "--snapshot", snapshot]
     job = TorchJob(tmp_path, "--workers", "1:2:2", "--resize", "3:1,12:2", "--", *script)
     try:
-        job.says(r"world 1 -> 2: .* joined")
+        job.says(r"(?s)world 1 -> 2: .*\n\[1\]<stdout>:epoch")
         job.kill_newest()
-        job.says(r"world 2 -> 1: .*signal 9 \(SIGKILL\)")
+        # On a busy machine its successor is ready before the script has begun again.
+        job.says(r"world 2 -> [12]: .*signal 9 \(SIGKILL\)")
         assert job.ends() == 0, job.said()
     finally:
         job.close()
