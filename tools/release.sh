@@ -4,6 +4,7 @@
 set -eu
 venv=$(realpath "$1")
 cd "$(dirname "$0")/.."
+checkout=$PWD
 
 say() { printf '%s\n' "$*" >&2; }
 refuse() {
@@ -52,7 +53,7 @@ PYTHON
 say "release: installing the wheel into an empty virtual environment, and running the README's first commands"
 "$venv/bin/uv" venv --quiet --python "$venv/bin/python" "$trial/venv"
 hash=$(sha256sum "$wheel" | cut -d ' ' -f 1)
-echo "hvd-elastic @ file://$PWD/$wheel#sha256=$hash" >"$trial/wheel.txt"
+echo "hvd-elastic @ file://$checkout/$wheel#sha256=$hash" >"$trial/wheel.txt"
 "$venv/bin/uv" pip install --quiet --python "$trial/venv/bin/python" --require-hashes \
     --requirement "$trial/wheel.txt" --constraint "$trial/imports.txt"
 cp examples/jobs/first.yaml "$trial/job.yaml"
@@ -68,6 +69,12 @@ $installed priorityclasses >priorityclasses.yaml
 for output in help.txt manifests.yaml schema.json priorityclasses.yaml; do
     test -s "$output" || refuse "hvd-elastic wrote nothing to $output"
 done
+
+say "release: installing what training needs, and having a script survive by docs/from-torchrun.md"
+(cd "$checkout" && locked --no-dev --extra train --extra demo --output-file "$trial/trains.txt")
+echo "hvd-elastic[train,demo] @ file://$checkout/$wheel#sha256=$hash" >wheel.txt
+"$venv/bin/uv" pip install --quiet --python venv/bin/python --require-hashes --requirement wheel.txt --constraint trains.txt
+sh "$checkout/tools/see_it_survive.sh" venv
 
 say "release: $version is in dist/. What is left to do:
     git tag -a v$version -m 'hvd-elastic $version' && git push origin v$version

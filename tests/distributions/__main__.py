@@ -14,6 +14,7 @@ from tests.distributions.first_commands import DIFFERING, PROJECT, SUITES, Relea
 
 _WHOLE: Final = ("make demo", "make test")
 _PART: Final = ("make demo", "make setup", f".venv/bin/pytest tests -m '{DIFFERING} and not cluster' -n 2")
+_TORCH: Final = ("make demo ENGINE=torch", "sh tools/see_it_survive.sh .venv")
 _COMPILERS: Final = ("make test-compilers",)
 _PAGE: Final = PROJECT / "docs" / "tested-versions.md"
 
@@ -24,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; default: all")
     instead_of_both = parser.add_mutually_exclusive_group()
     parser.set_defaults(commands=_WHOLE)
-    for option, instead in (("--part", _PART), ("--compilers", _COMPILERS)):
+    for option, instead in (("--part", _PART), ("--torch", _TORCH), ("--compilers", _COMPILERS)):
         instead_of_both.add_argument(
             option, dest="commands", action="store_const", const=instead, help=f"in place of both: {'; '.join(instead)}"
         )

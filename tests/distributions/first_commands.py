@@ -84,7 +84,7 @@ def try_release(
     outcome = ReleaseOutcome(
         suite=suite,
         python=root.read("hvd-elastic/.venv/bin/python -c 'import platform; print(platform.python_version())'"),
-        compiler=root.read("g++ -dumpfullversion"),
+        compiler=root.read("g++ -dumpfullversion") or "none",
         commands=outcomes,
     )
     if warm and (left := root.folder / "root/.cache").is_dir():
