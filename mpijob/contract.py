@@ -399,6 +399,10 @@ LEAVE_FILE: Final = "leave"
 """In RUN_DIR of a worker. It exists once PID 1 has received SIGTERM, or `leave` on READY_PORT. The process trains on
 until the next rendezvous removes it, or until the grace less a reserve is over."""
 
+LAUNCHER_GONE_FILE: Final = "launcher-gone"
+"""In RUN_DIR of a worker, beside LEAVE_FILE. It exists once a process's launcher has disconnected: nobody will give
+that process a place, so it ends as soon as its state is stored."""
+
 NO_SUCCESSOR_FILE: Final = "no-successor"
 """In RUN_DIR of a worker. Written anew with each `no-successor` on READY_PORT that comes after PID 1 has received
 SIGTERM: no other worker can take the state over that this one holds in memory."""

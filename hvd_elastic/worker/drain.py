@@ -11,6 +11,7 @@ from hvd_elastic.mpijob.contract import (
     CHECKPOINT_REQUEST_FILE,
     FIGURES_FILE,
     HEARTBEAT_FILE,
+    LAUNCHER_GONE_FILE,
     LEAVE_FILE,
     NO_SUCCESSOR_FILE,
 )
@@ -34,6 +35,13 @@ def announce(run_dir: Path, reason: str) -> None:
     """
     write_line(run_dir / LEAVE_FILE, reason)
     request_checkpoint(run_dir, reason)
+
+
+def announce_launcher_gone(run_dir: Path) -> None:
+    """Tell the training process that nobody will give it a place: it ends when its state is stored."""
+    reason = "the launcher is gone"
+    write_line(run_dir / LAUNCHER_GONE_FILE, reason)
+    announce(run_dir, reason)
 
 
 def announce_no_successor(run_dir: Path) -> None:
@@ -85,7 +93,8 @@ def request_checkpoint(run_dir: Path, reason: str) -> None:
 
 def clean(run_dir: Path) -> None:
     """Remove what an earlier process said, and what was asked of it: neither concerns the next one."""
-    for name in (HEARTBEAT_FILE, FIGURES_FILE, CHECKPOINT_REQUEST_FILE, LEAVE_FILE, NO_SUCCESSOR_FILE):
+    asked = (CHECKPOINT_REQUEST_FILE, LEAVE_FILE, LAUNCHER_GONE_FILE, NO_SUCCESSOR_FILE)
+    for name in (HEARTBEAT_FILE, FIGURES_FILE, *asked):
         (run_dir / name).unlink(missing_ok=True)
 
 

@@ -96,6 +96,7 @@ class EntryPoint:
             standby=settings.standby,
             slots=settings.slots,
             program=_program(settings, command, environment),
+            leave_seconds=drain_seconds(settings.grace_seconds),
         )
         self._slots = [self._slot(job, number) for number in range(settings.slots)]
         self._ready = ReadyPort(
@@ -147,7 +148,14 @@ class EntryPoint:
         return self._code
 
     def _slot(self, job: SlotJob, number: int) -> WorkerSlot:
-        slot = WorkerSlot(self._loop, job, number, on_change=self._update, on_lost=lambda: self._lost(slot))
+        slot = WorkerSlot(
+            self._loop,
+            job,
+            number,
+            on_change=self._update,
+            on_lost=lambda: self._lost(slot),
+            may_store=self._may_store,
+        )
         return slot
 
     def _sshd_of(self, command: Sequence[str], environment: Mapping[str, str]) -> Sshd:
@@ -187,6 +195,13 @@ class EntryPoint:
         if not self._is_training:
             self._clean()
         self._update()
+
+    def _may_store(self) -> bool:
+        """Have a process store its state that looks for the word at its commits; another one would only go on."""
+        if answers.read_heartbeat(self._run_dir) == answers.NO_HEARTBEAT:
+            return False
+        drain.announce_launcher_gone(self._run_dir)
+        return True
 
     def _clean(self) -> None:
         """Nothing that was asked of an earlier process concerns the next one."""

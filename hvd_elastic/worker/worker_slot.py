@@ -37,6 +37,8 @@ class SlotJob:
     slots: int
     program: Program | None
     """None if the command cannot be run ahead."""
+    leave_seconds: float
+    """For a training process to store its state and to end by itself, once its launcher is gone."""
 
 
 class WorkerSlot:
@@ -44,7 +46,8 @@ class WorkerSlot:
 
     `is_usable`: whether the slot can be part of a usable worker, from the moment its standby waits until its process
     ends while no other command waits for the slot. `on_change` is called after every change of `is_usable` or `phase`,
-    `on_lost` when a process has ended and no other command replaces it.
+    `on_lost` when a process has ended and no other command replaces it. `may_store` tells the training process that its
+    launcher is gone, and returns whether that stores its state and ends by itself.
     """
 
     def __init__(
@@ -55,16 +58,19 @@ class WorkerSlot:
         *,
         on_change: Callable[[], None],
         on_lost: Callable[[], None],
+        may_store: Callable[[], bool],
     ) -> None:
         self._loop = loop
         self._job = job
         self._number = number
         self._on_change = on_change
         self._on_lost = on_lost
+        self._may_store = may_store
         self._history = SlotHistory()
         self._channel: socket.socket | None = None
         self._client: AdoptClient | None = None
         self._next_client: AdoptClient | None = None
+        self._storing: Timer | None = None
         self._kill: Timer | None = None
         self._start: Timer | None = None
         self.ending = Ending()
@@ -126,9 +132,10 @@ class WorkerSlot:
         """Note the end of this slot's process. `is_retired`: `retire` was called."""
         code, phase, self.pid = end.code, self.phase, None
         self._close_channel()
-        if self._kill is not None:
-            self._kill.cancel()
-            self._kill = None
+        for timer in (self._storing, self._kill):
+            if timer is not None:
+                timer.cancel()
+        self._storing = self._kill = None
         delivered = self._client.finish(code, end.message) if self._client is not None else False
         self._client = None
         if is_retired:
@@ -225,8 +232,13 @@ class WorkerSlot:
             child_processes.send(self.pid, number)
 
     def _launcher_gone(self) -> None:
-        log.warning("slot %d: the launcher has disconnected; process %s is ended", self._number, self.pid)
-        self._end()
+        if self.pid is None or is_stopped(self.pid) or not self._may_store():
+            log.warning("slot %d: the launcher has disconnected; process %s is ended", self._number, self.pid)
+            self._end()
+            return
+        log.warning("slot %d: the launcher has disconnected; process %s stores its state", self._number, self.pid)
+        self._note_order(self.pid)
+        self._storing = self._loop.after(self._job.leave_seconds, self._end)
 
     def _end(self) -> None:
         if self.pid is None or self._kill is not None:

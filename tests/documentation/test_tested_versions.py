@@ -2,7 +2,9 @@
 
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,10 +58,16 @@ def of_go(folder: str, module: str) -> str:
     return str(version)
 
 
+@cache
+def locked() -> list[dict[str, Any]]:
+    """The packages of uv.lock, which takes a second to read."""
+    packages: list[dict[str, Any]] = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    return packages
+
+
 def of_lock(package: str) -> str:
     """The version, or the one for the oldest Python and the one for those after it."""
-    lock = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
-    return " and ".join(str(one["version"]) for one in lock["package"] if one["name"] == package)
+    return " and ".join(str(one["version"]) for one in locked() if one["name"] == package)
 
 
 def oldest_python() -> str:

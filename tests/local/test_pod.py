@@ -10,7 +10,8 @@ import pytest
 from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 from horovod.runner.http.http_server import RendezvousServer
 
-from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, make_yard
+from hvd_elastic.mpijob.contract import HEARTBEAT_FILE
+from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, eventually, make_yard
 
 pytestmark = pytest.mark.process
 
@@ -118,6 +119,39 @@ def test_an_elastic_script_trains_where_it_waited(real: Yard, standby: str) -> N
         code, output = pod.run(cwd=real.folder)
         assert code == 0, output
         assert output.splitlines()[-1] == f"trained 5 as rank 0 of 1 {standby == 'init'}"
+
+
+STORES = """
+import os
+import hvd_elastic as elastic
+
+@elastic.run
+def train(state):
+    print("begins after", state.step, flush=True)
+    while "ONCE" not in os.environ:
+        state.step += 1
+        state.commit()
+        with open("steps", "a") as steps:
+            print(state.step, file=steps)
+
+train(elastic.State(step=0))
+"""
+
+
+def test_a_process_whose_launcher_is_gone_stores_its_last_step(real: Yard) -> None:
+    real.write(STORES)
+    steps = real.folder / "steps"
+    store = {"HVD_ELASTIC_CHECKPOINT": f"file://{real.folder}/store", "HVD_ELASTIC_CHECKPOINT_SECONDS": "3600"}
+    with real.pod() as pod:
+        pod.ready()
+        client = pod.adopt(cwd=real.folder, env=store)
+        eventually(lambda: steps.exists() and (pod.run_dir / HEARTBEAT_FILE).exists(), "it trains")
+        client.kill()
+        pod.ready(generation=2)
+        last = int(steps.read_text().split()[-1])
+        code, output = pod.run(cwd=real.folder, env={**store, "ONCE": "1"})
+        assert code == 0, output
+        assert output.splitlines()[-1] == f"begins after {last + 1}"  # its last commit has not returned
 
 
 LIFE = """

@@ -7,6 +7,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.contract import (
     ENV_GRACE_SECONDS,
+    LAUNCHER_GONE_FILE,
     LEAVE_FILE,
     NO_SUCCESSOR_FILE,
     NO_SUCCESSOR_SECONDS,
@@ -24,6 +25,11 @@ _SHARE: Final = 0.8
 def announced() -> bool:
     """Whether PID 1 has received SIGTERM. Costs one stat(2)."""
     return (run_dir() / LEAVE_FILE).exists()
+
+
+def has_lost_launcher() -> bool:
+    """Whether nobody will give this process a place any more."""
+    return (run_dir() / LAUNCHER_GONE_FILE).exists()
 
 
 def has_no_successor(*, wall: Callable[[], float] = time.time) -> bool:

@@ -152,6 +152,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             HostsUpdatedInterrupt: hosts were added or removed. `elastic.run` handles it; do not catch it.
             StateError: there are gradients that no optimizer's step has used.
             TornCommitError: a tensor was changed while it was being copied for the previous commit (see `overlap`).
+            RendezvousLost: the launcher is gone. The process ends; its state is stored, if there is a store.
         """
         swallowed_interrupt.THIS_PROCESS.raise_again()
         self._present.check_between_steps()
@@ -381,6 +382,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if agreement.must_wait_for_store(job_was_at_risk=self._requests.job_was_at_risk):
             with self._stalls.paused():
                 self._sharded.store(self._requests.take())
+            if departure.has_lost_launcher():
+                raise rendezvous_client.RendezvousLost
         elif agreement.risk:  # other workers hold the state: training does not wait for the store
             self._requests.take()
             self._commits.save_to_store_async()

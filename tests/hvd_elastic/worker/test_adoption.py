@@ -4,11 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from hvd_elastic.mpijob.contract import ENV_GRACE_SECONDS, ENV_READY_ADDRESS, ENV_RUN_DIR, Exit
+from hvd_elastic.mpijob.contract import (
+    ENV_GRACE_SECONDS,
+    ENV_READY_ADDRESS,
+    ENV_RUN_DIR,
+    HEARTBEAT_FILE,
+    LAUNCHER_GONE_FILE,
+    Exit,
+)
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard, eventually
 
 pytestmark = pytest.mark.process
@@ -145,6 +153,21 @@ def test_a_cut_connection_ends_the_training_process(yard: Yard) -> None:
         assert client.wait(DEADLINE_SECONDS) == 129
         pod.ready(generation=2)
         assert (yard.folder / "stopped").exists()
+
+
+def test_one_that_does_not_store_its_state_has_the_grace_of_its_pod(yard: Yard) -> None:
+    yard.write(WAITER.replace('print("stopped by", number, flush=True)', "open('stopped', 'w').close()"))
+    with yard.pod(grace=2) as pod:
+        pod.ready()
+        client = pod.adopt(cwd=yard.folder)
+        first_line(client)
+        (pod.run_dir / HEARTBEAT_FILE).write_text(f"7 0 1 {int(time.time())}\n")
+        client.kill()
+        eventually((pod.run_dir / LAUNCHER_GONE_FILE).exists, "it is told")
+        assert not (yard.folder / "stopped").exists()
+        pod.ready(generation=2)
+        assert (yard.folder / "stopped").exists()
+        assert not (pod.run_dir / LAUNCHER_GONE_FILE).exists()
 
 
 def test_a_killed_client_ends_the_training_process_even_one_that_ignores_sigterm(yard: Yard) -> None:
