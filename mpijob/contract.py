@@ -75,6 +75,10 @@ ANNOTATION_AUTOSCALER: Final = "hvd-elastic.dev/autoscaler"
 """On the MPIJob, by `hvd-elastic autoscale`: its last change and what it has learned of the job, as one line of JSON
 (`hvd_elastic.client.report.scaling_note.ScalingNote`)."""
 
+ANNOTATION_EXCLUDED_NODES: Final = "hvd-elastic.dev/excluded-nodes"
+"""On the MPIJob, by `hvd-elastic slow-nodes`: the nodes that workers to come keep off, and until when, as
+`NODE=TIME,NODE=TIME` (`hvd_elastic.discovery.kube.node_exclusion`)."""
+
 LABEL_SWEEP: Final = "hvd-elastic.dev/sweep"
 """On everything of a job that is one point of a sweep: the sweep's name."""
 

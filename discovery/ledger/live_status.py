@@ -73,6 +73,8 @@ class LiveStatus:
     """What the ranks do while no step gets done, in one sentence; empty: training gets on, or nobody knows."""
     stall_since: float | None = None
     """Unix seconds since which a rank does that."""
+    slow: Mapping[str, float] = field(default_factory=dict)
+    """Unix seconds since which a rank of a worker is slow, by the name of the worker's pod."""
     exit_code: int | None = None
     """Of the last launcher, once the job has ended; None: not known, or it goes on."""
 

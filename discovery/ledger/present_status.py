@@ -1,6 +1,6 @@
 """The live status of a job, from its history and the sums of its ledger: what it does now, and since when."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hvd_elastic.discovery.ledger.account import fold
@@ -39,9 +39,22 @@ class PresentStatus:
         self._since = 0.0
 
     def status(
-        self, history: JobHistory, entries: Sequence[Entry], now: float, stall: StallHistory | None = None
+        self,
+        history: JobHistory,
+        entries: Sequence[Entry],
+        now: float,
+        stall: StallHistory | None = None,
+        slow: Mapping[str, float] | None = None,
     ) -> LiveStatus:
-        """The status at `now`, in Unix seconds. `entries`: all of the ledger. `stall`: what the ranks say of waits."""
+        """The status at `now`, in Unix seconds.
+
+        Args:
+            history: of the job.
+            entries: all of the ledger.
+            now: the time.
+            stall: what the ranks say of waits.
+            slow: since when a worker's rank is slow, by pod.
+        """
         account, figures = fold(entries, now), history.world.figures
         end = entries[-1] if entries and isinstance(entries[-1], JobEnded) else None
         doing, workers = activity(history, ended=end is not None, now=now), 0 if end else len(history.world.world)
@@ -76,6 +89,7 @@ class PresentStatus:
             samples=figures.samples if figures else "",
             stall=stall.words if stall and workers else "",
             stall_since=stall.since if stall and stall.words and workers else None,
+            slow=slow if slow and workers else {},
             exit_code=end.exit_code if end else None,
         )
 

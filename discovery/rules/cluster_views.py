@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from hvd_elastic.discovery.kube.node_exclusion import excluded_nodes
 from hvd_elastic.discovery.rules import node_signals
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_BEGUN,
@@ -223,6 +224,8 @@ class JobView:
     """Its resource version; empty: not known."""
     noted_workers: int | None = None
     """Workers that run, as the operator last noted; None: it has noted nothing."""
+    excluded_nodes: tuple[str, ...] = ()
+    """Those that its workers to come keep off."""
     has_mpi_operator: bool = True
     """Whether the MPI Operator sees to it: not to a job of v1, nor to one that names another in `managedBy`."""
 
@@ -252,6 +255,7 @@ class JobView:
             ended=_end(job.get("status") or {}),
             version=str(meta.get("resourceVersion") or ""),
             noted_workers=_noted(job.get("status") or {}),
+            excluded_nodes=tuple(excluded_nodes(job)),
             has_mpi_operator=not str(job.get("apiVersion")).endswith("/v1")
             and policy.get("managedBy") in (None, MPI_OPERATOR),
         )

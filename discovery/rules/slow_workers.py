@@ -6,8 +6,9 @@ All of these hold, so that it costs little where it does not help:
 - Without it, training still has its min workers.
 - No other worker leaves, and the one that took the last replaced worker's place is in use; or an hour has passed.
 - At most MOST_AN_HOUR were replaced within an hour.
-- On its node none was replaced within a day. Nothing keeps the next pod off that node: one that is slow there again
-  tells that another pod does not help.
+- On its node none was replaced within a day. Where no platform account excludes that node
+  (`hvd_elastic/decide/slow_nodes`), the next pod may come to it: one that is slow there again tells that another pod
+  does not help.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set

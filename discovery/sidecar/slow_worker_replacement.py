@@ -52,10 +52,15 @@ class SlowWorkerReplacement:
             return
         pod = pods[chosen.uid]
         self._asked.append(Replacement(unix=now, pod=pod.name, uid=pod.uid, node=pod.node))
-        reap = Reap(pod=pod, reason=ReapReason.SLOW, known=chosen.words)
+        reap = Reap(pod=pod, reason=ReapReason.SLOW, known=f"{chosen.words}; {self._successor_words(pod.node)}")
         log.warning("%s: %s", pod.name, reap.message)
         self._recorder.take(SlowWorkerReplaced(uid=pod.uid))  # before the watch tells of the deletion
         self._submit(reap)
+
+    def _successor_words(self, node: str) -> str:
+        if node in self._recorder.excluded_nodes:
+            return f"its successor keeps off {node}"
+        return f"it is only drained, and nothing keeps its successor off {node}"
 
 
 def _has_failed(one: Replacement, pods: Mapping[str, PodView], now: float) -> bool:

@@ -74,9 +74,10 @@ OF_PODS: Final = {
     "stage-copier": "Copy what is below a URL into a folder, or the rest of it. Runs in the pod of a stage.",
     "stage-gate": "Wait until a folder holds a whole data set. Runs in a job's pods before everything else.",
     "operator-watchdog": "Restart the MPI Operator when it leaves a job alone that needs it. Runs in the cluster.",
+    "slow-nodes": "Keep the successors of slow workers off the nodes of those. Runs in the cluster.",
     "sweep-runner": "Resume the next job of a sweep when one ends. Runs in the cluster beside them.",
 }
-"""Verbs that only pods call: a job's, a sweep's, the watchdog's. `--help` leaves them out; each answers its own."""
+"""Verbs that only pods call: a job's, a sweep's, the platform kit's. `--help` leaves them out; each answers its own."""
 
 VERBS: Final = {verb: text for group in (*GROUPS.values(), OF_PODS) for verb, text in group.items()}
 """All of them."""

@@ -1,4 +1,5 @@
-"""What decides by numbers: a simulated cluster day, the controller that shares idle GPUs, and a watchdog.
+"""What decides by numbers: a simulated cluster day, the controller that shares idle GPUs, a watchdog, and what keeps
+workers off slow nodes.
 
-What both controllers are in a cluster: `controller_pod.py`.
+What these controllers are in a cluster: `controller_pod.py`.
 """

@@ -441,7 +441,8 @@ class JobSpec(Section):
     Each new one continues from the durable checkpoint."""
     slow_workers: Literal["report", "replace"] = "report"
     """What becomes of a worker whose rank is [slow](ledger.md#a-slow-rank): `report` names it, `replace` also drains it
-    for a new one, where training keeps `workers.min`. Nothing keeps the new pod off the same node."""
+    for a new one, where training keeps `workers.min`. Only [`slow-nodes`](platform-kit.md#slow-nodes) keeps the new pod
+    off the same node."""
     cooldown: tuple[Annotated[int, Field(ge=1, le=3600)], Annotated[int, Field(ge=1, le=3600)]] = (2, 60)
     """Shortest and longest time for which a failed host is not used, in seconds. Short, because discovery offers only
     hosts that answer."""

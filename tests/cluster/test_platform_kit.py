@@ -12,9 +12,16 @@ import pytest
 import yaml
 
 from hvd_elastic.decide.autoscale.controller_manifests import NAME as AUTOSCALER
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_STATUS, ANNOTATION_WANTED_WORKERS
+from hvd_elastic.discovery.kube.node_exclusion import excluding
+from hvd_elastic.mpijob.contract import (
+    ANNOTATION_EXCLUDED_NODES,
+    ANNOTATION_SPEC,
+    ANNOTATION_STATUS,
+    ANNOTATION_WANTED_WORKERS,
+)
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.supporting import rbac
+from hvd_elastic.setup.platform_kit import slow_nodes
 from hvd_elastic.setup.platform_kit.mpijob_guard import WRITERS
 from testbed.cluster.pods import pod
 from testbed.cluster.site import Site, make_namespace, remove_namespace
@@ -80,7 +87,7 @@ def kit(cluster: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit
     cluster.kubectl("wait", "--for=condition=Established", f"crd/{RULES}", "--timeout=30s")
     guard = ("--allow", SERVING, "--quota", f"{SERVING}={GPUS}")
     monitoring = ("--with", "alerts", "--with", "dashboard", "--monitoring-namespace", SERVING)
-    jobs = ("--with", "mpijob-guard", "--with", "people-roles")
+    jobs = ("--with", "mpijob-guard", "--with", "people-roles", "--with", "slow-nodes")
     written(folder, *CLASSES, *guard, *jobs, *monitoring, "--image", cluster.image, "--namespace", SERVING)
     try:
         cluster.kubectl("apply", "--server-side", "-k", str(folder))
@@ -154,29 +161,37 @@ def guarded(kit: Kit) -> Kubectl:
 def test_the_accounts_of_a_job_change_of_it_what_they_must_and_nothing_else(guarded: Kubectl) -> None:
     """Each request is made as the account, with its own right to patch."""
     sidecar, autoscaler = f"{ELSEWHERE}:{rbac.name(JOB)}", f"{SERVING}:{AUTOSCALER}"
-    for account in (sidecar, autoscaler):
+    excluder = f"{SERVING}:{slow_nodes.NAME}"
+    for account in (sidecar, autoscaler, excluder):
         wait_for_policy(guarded, account)
         assert "may change nothing" in change_refused(guarded, account, DESCRIPTION)
     assert change_refused(guarded, sidecar, REPLICAS) == ""
     assert change_refused(guarded, sidecar, {"metadata": {"annotations": {ANNOTATION_STATUS: "{}"}}}) == ""
     assert "may change nothing" in change_refused(guarded, autoscaler, REPLICAS)
     assert change_refused(guarded, autoscaler, {"metadata": {"annotations": {ANNOTATION_WANTED_WORKERS: "2"}}}) == ""
+    excluded = {"metadata": {"annotations": {ANNOTATION_EXCLUDED_NODES: "node-7=2026-12-01T12:00:00+00:00"}}}
+    placed = {"spec": {"mpiReplicaSpecs": {"Worker": {"template": {"spec": {"affinity": excluding({}, ["node-7"])}}}}}}
+    assert change_refused(guarded, excluder, {**excluded, **placed}) == ""
+    assert "may change nothing" in change_refused(guarded, excluder, excluded), "and not do what it says"
+    assert "may change nothing" in change_refused(guarded, excluder, placed)
+    assert "may change nothing" in change_refused(guarded, sidecar, {**excluded, **placed})
     guarded.patch("mpijob", JOB.name, TEMPLATE)  # a person
 
 
 @pytest.mark.core
 @pytest.mark.usefixtures("guarded")
 def test_the_api_server_finds_no_fault_with_the_expressions(cluster: Site) -> None:
+    names = [*(f"mpijob-{writer.name}.hvd-elastic.dev" for writer in WRITERS), "slow-nodes.hvd-elastic.dev"]
+
     def checks() -> list[dict[str, Any]]:
         """What was found in each policy, once the controller has looked at it."""
-        names = [f"mpijob-{writer.name}.hvd-elastic.dev" for writer in WRITERS]
         found = [cluster.kubectl.get("validatingadmissionpolicy", name).get("status", {}) for name in names]
         return [status["typeChecking"] for status in found if "typeChecking" in status]
 
     waiting.until(
-        "the policies are checked", lambda: len(checks()) == len(WRITERS), within_seconds=60, seen=lambda: str(checks())
+        "the policies are checked", lambda: len(checks()) == len(names), within_seconds=60, seen=lambda: str(checks())
     )
-    assert checks() == [{}] * len(WRITERS)
+    assert checks() == [{}] * len(names)
 
 
 @pytest.mark.core
@@ -202,9 +217,10 @@ def test_who_may_view_sees_jobs_and_who_may_edit_submits_them(kit: Kit) -> None:
 
 
 @pytest.mark.core
-def test_the_autoscaler_of_the_kit_takes_its_turns(kit: Kit) -> None:
+@pytest.mark.parametrize("controller", [AUTOSCALER, slow_nodes.NAME])
+def test_the_controllers_of_the_kit_take_their_turns(kit: Kit, controller: str) -> None:
     """Ready after the first turn: its rights over all namespaces suffice."""
-    kit.serving.wait("deployment", AUTOSCALER, condition="Available", within_seconds=150)
+    kit.serving.wait("deployment", controller, condition="Available", within_seconds=150)
 
 
 def wait_for_policy(namespace: Kubectl, account: str) -> None:

@@ -1,10 +1,13 @@
 """A worker that has less of a CPU than the others: it is named, and replaced where the job asks for that."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from hvd_elastic.discovery.kube.node_exclusion import excluded_nodes, excluding
 from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.setup.platform_kit import slow_nodes
 from testbed.cluster import jobs, standing
 from testbed.cluster.pod_cgroups import throttled
 from testbed.cluster.site import Site
@@ -52,3 +55,53 @@ def test_a_worker_with_a_tenth_of_a_cpu(
     standing.nothing_lost(job.account, ended=True)
     named = [one["about"] for one in told(namespace, "events", job.name) if "times as long" in one["what"]]
     assert all(pod["name"] in about for about in named), named
+
+
+@pytest.fixture
+def exclusion(cluster: Site, namespace: Kubectl) -> Iterator[None]:
+    """What keeps successors off slow nodes, as the platform kit has it."""
+    made = slow_nodes.manifests(image=cluster.image, namespace=namespace.namespace)
+    cluster.kubectl.apply(made)
+    try:
+        namespace.wait("deployment", slow_nodes.NAME, condition="Available", within_seconds=150)
+        yield
+    finally:
+        for one in made:
+            if "namespace" not in one["metadata"]:
+                cluster.kubectl("delete", one["kind"], one["metadata"]["name"], "--ignore-not-found")
+
+
+@pytest.mark.usefixtures("exclusion")
+def test_the_successor_comes_to_another_node(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
+    """By the kit's account. No other worker notices."""
+    cluster.local()
+    keys: dict[str, Any] = {"workers": WITHOUT_GPUS, "slow_workers": "replace", "node_labels": {}}
+    job = standing.start(cluster, namespace, "launch", command=BUSY, **keys)
+    job.wait_size(standing.SIZE)
+    job.wait_steps(50)
+    before = template(namespace, job.name)
+    *others, slow = job.pods(Role.WORKER)
+    name, node = slow["metadata"]["name"], slow["spec"]["nodeName"]
+    timeline.mark(f"a worker on {node} has a tenth of a CPU")
+    with throttled(slow["metadata"]["uid"], cpus=0.1):
+        until_status(job, "its node is excluded", lambda status: kept_off(status, node), within_seconds=330)
+        until_events(job, name, "replaced", f"its successor keeps off {node}", within_seconds=300)
+    job.wait_size(standing.SIZE, since=timeline.mark("another worker comes"))
+    *still, successor = job.pods(Role.WORKER)
+    assert successor["metadata"]["name"] == name
+    assert successor["spec"]["nodeName"] != node
+    assert [one["metadata"]["uid"] for one in still] == [one["metadata"]["uid"] for one in others]
+    assert list(excluded_nodes(namespace.get("mpijob", job.name))) == [node]
+    assert template(namespace, job.name) == {**before, "affinity": excluding(before.get("affinity") or {}, [node])}
+    job.finish()
+    standing.nothing_lost(job.account, ended=True)
+
+
+def template(namespace: Kubectl, job: str) -> dict[str, Any]:
+    """The spec of which its workers are made."""
+    found: dict[str, Any] = namespace.get("mpijob", job)["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    return found
+
+
+def kept_off(status: dict[str, Any], node: str) -> bool:
+    return any(note.startswith(f"new workers keep off {node} until") for note in status["notes"])

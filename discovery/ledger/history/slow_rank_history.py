@@ -88,6 +88,14 @@ class SlowRankHistory:
                 history._world = entry.workers
         return history
 
+    @property
+    def since_by_pod(self) -> dict[str, float]:
+        """Unix seconds since which a rank of a worker is slow, by the name of its pod."""
+        since: dict[str, float] = {}
+        for one in self.slow.values():
+            since[one.pod] = min(one.unix, since.get(one.pod, one.unix))
+        return since
+
     def next_to_ask(self, uids: Sequence[str], most: int, *, now: float) -> list[str]:
         """Up to `most` of the workers that train: those that were not asked for the longest time."""
         self._asked = {uid: self._asked.get(uid, 0.0) for uid in uids}

@@ -126,7 +126,13 @@ class JobRecorder:
     def _publish_status(self) -> None:
         # Its sums are never ahead of the ledger: what it counts more was lost (`record_gap.py`).
         self._status_publisher.publish(
-            self._history, self._inquiry.stalls, self._ledger.written, self._now(), self._clock(), lag=self._lag
+            self._history,
+            self._inquiry.stalls,
+            self._ledger.written,
+            self._now(),
+            self._clock(),
+            lag=self._lag,
+            slow=self._inquiry.slow_ranks.since_by_pod,
         )
 
     @property
@@ -138,6 +144,11 @@ class JobRecorder:
     def slow_ranks(self) -> tuple[RankSlow, ...]:
         """Those for which the others wait."""
         return tuple(self._inquiry.slow_ranks.slow.values())
+
+    @property
+    def excluded_nodes(self) -> tuple[str, ...]:
+        """Those that workers to come keep off."""
+        return self._history.job.excluded_nodes if self._history.job else ()
 
     def _see_operator(self) -> None:
         if self._history.job is not None and self._history.pods_known:

@@ -1,7 +1,7 @@
 """Tells people of the job on its MPIJob: the live status as an annotation, and Events for what has changed."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
@@ -41,9 +41,9 @@ class StatusPublisher:
         self._job_uid = ""
         self._news = JobNews(min_workers=options.min_workers, max_workers=options.max_workers)
         self._status = PresentStatus(())
-        self._told: tuple[Activity, tuple[str, ...], int, str, bool, str] | None = None
-        """Activity, workers, wanted, the words of a stall, whether it has run, and the words of a failed save, as they
-        were last written."""
+        self._told: tuple[Activity, tuple[str, ...], int, str, bool, str, Mapping[str, float]] | None = None
+        """Activity, workers, wanted, the words of a stall, whether it has run, the words of a failed save, and the slow
+        workers, as they were last written."""
         self._next_status = self._earliest = 0.0
         self._wrote = float("-inf")
         self._is_stalled = False
@@ -83,6 +83,7 @@ class StatusPublisher:
         moment: float,
         *,
         lag: OperatorLag,
+        slow: Mapping[str, float],
     ) -> None:
         """Write what is due by `moment`, of a clock that does not jump.
 
@@ -93,6 +94,7 @@ class StatusPublisher:
             now: Unix seconds.
             moment: seconds of that clock.
             lag: the operator's, by the same clock. The status waits where the operator must not be disturbed.
+            slow: since when a worker's rank is slow, by pod.
         """
         doing = activity(history, ended=False, now=now)
         if doing is Activity.STALLED and not self._is_stalled:
@@ -103,11 +105,11 @@ class StatusPublisher:
             self._at_once.append(told)
         self._write_events(moment)
         failing = figures.save_error if figures else ""
-        present = doing, history.world.world, history.wanted, stall.words, history.world.has_run, failing
+        present = doing, history.world.world, history.wanted, stall.words, history.world.has_run, failing, slow
         is_due = moment >= self._earliest and (moment >= self._next_status or present != self._told)
         if is_due and not lag.holds_back(moment, wrote=self._wrote):
             version = history.job.version if history.job and moment - self._wrote < UNSEEN_SECONDS else ""
-            self._write_status(self._status.status(history, entries, now, stall), moment, version=version)
+            self._write_status(self._status.status(history, entries, now, stall, slow), moment, version=version)
             self._told = present
 
     def conclude(self, history: JobHistory, entries: Sequence[Entry], now: float) -> None:

@@ -15,7 +15,14 @@ from hvd_elastic.priorityclasses import ClassQuota, ClassUser, Problem
 from hvd_elastic.priorityclasses.guard import GUARDED
 from hvd_elastic.setup.platform_kit.kit_files import file_of, kit_files
 from hvd_elastic.setup.platform_kit.kit_folder import write_kit
-from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, KUEUE, OPERATOR_WATCHDOG, KitSettings, kit_parts
+from hvd_elastic.setup.platform_kit.kit_parts import (
+    COMPONENTS,
+    KUEUE,
+    OPERATOR_WATCHDOG,
+    SLOW_NODES,
+    KitSettings,
+    kit_parts,
+)
 from hvd_elastic.setup.platform_kit.kueue_queues import QueueGpus
 
 _COLUMNS = (
@@ -37,10 +44,12 @@ _RESOURCE = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[A-Za-z0-9]([-_.A-
 @click.option("--queue-gpus", metavar="SERVING[:TRAINING[:RESOURCE]]", default="",
               help="Queues of Kueue: GPUs of serving, which training borrows, and of training, its floor.")  # fmt: skip
 @click.option(
-    "--image", default="", help="Of autoscaler and watchdog: this project's, or one built from it. Else neither."
+    "--image",
+    default="",
+    help="Of autoscaler, watchdog and slow-nodes: this project's, or one built from it. Else none.",
 )
 @click.option("-n", "--namespace", default=_DEFAULTS.autoscaler_namespace, show_default=True, callback=checked_name,
-              help="Of the autoscaler.")  # fmt: skip
+              help="Of autoscaler and slow-nodes.")  # fmt: skip
 @click.option("--operator-namespace", default=_DEFAULTS.operator_namespace, show_default=True, callback=checked_name,
               help="Of the MPI Operator.")  # fmt: skip
 @click.option("--operator-account", default=_DEFAULTS.operator_account, show_default=True, callback=checked_name,
@@ -78,8 +87,9 @@ def command(
     """Write what a platform team sets up once for all jobs to the folder DIR, as a kustomize base.
 
     Classes and the MPI Operator's right; with --allow the guard, with --image the autoscaler. The floor, queues of
-    Kueue, roles of people, the guard of MPIJobs, the MPI Operator's watchdog, alert rules and the dashboard are
-    components: name them in an overlay, or with --with. The same options write the same files.
+    Kueue, roles of people, the guard of MPIJobs, the MPI Operator's watchdog, what keeps workers off slow nodes, alert
+    rules and the dashboard are components: name them in an overlay, or with --with. The same options write the same
+    files.
 
     hvd-elastic platform-kit kit --allow serving --quota serving=16 --with alerts
 
@@ -119,8 +129,9 @@ def command(
         parts = kit_parts(settings)
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error.name} is missing: pip install 'hvd-elastic[dashboard]'") from error
-    if OPERATOR_WATCHDOG in switched_on and not image:
-        raise click.UsageError(f"--with {OPERATOR_WATCHDOG} needs --image")
+    for controller in (OPERATOR_WATCHDOG, SLOW_NODES):
+        if controller in switched_on and not image:
+            raise click.UsageError(f"--with {controller} needs --image")
     if KUEUE in switched_on and not queue_gpus:
         raise click.UsageError(f"--with {KUEUE} needs --queue-gpus: how many of the cluster's GPUs are whose")
     paths = write_kit(kit_files(parts, switched_on=switched_on), folder)

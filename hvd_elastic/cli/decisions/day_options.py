@@ -36,6 +36,8 @@ _OPTIONS: Final = (
                  help="Made up: share of the GPUs that inference has at 4 and at 16 o'clock."),
     click.option("--bursts", type=click.FloatRange(min=0), default=24.0, show_default=True,
                  help="Made up: bursts of inference a day."),
+    click.option("--slow-node", "slow_nodes", multiple=True, metavar="NODE=TIME:TIMES",
+                 help="A node on which training is slow from a time on: fixed-1=2h:1.8 takes 1.8 times as long."),
 )  # fmt: skip
 """In the order of `--help`."""
 
@@ -53,7 +55,7 @@ def take_day_flags(flags: dict[str, Any]) -> dict[str, Any]:
         name: flags.pop(name)
         for name in (
             *("traces", "trace_names", "begins", "hours", "nodes", "node_gpus", "machine", "notice"),
-            *("on_demand", "seed", "spot_nodes", "inference", "bursts"),
+            *("on_demand", "seed", "spot_nodes", "inference", "bursts", "slow_nodes"),
         )
     }
 
@@ -62,7 +64,12 @@ def day_from(flags: Mapping[str, Any]) -> "Day":
     """The day that the flags name. Raises InvalidInputError or UsageError."""
     if flags["traces"] and flags["seed"] is not None:
         raise click.UsageError("--trace plays a recorded day, --seed makes one up: give one of them")
-    return _recorded(flags) if flags["traces"] else _made_up(flags)
+    day = _recorded(flags) if flags["traces"] else _made_up(flags)
+    if not flags["slow_nodes"]:
+        return day
+    from hvd_elastic.decide.simulate.inputs.slow_nodes import with_slow_nodes
+
+    return with_slow_nodes(day, flags["slow_nodes"])
 
 
 def _recorded(flags: Mapping[str, Any]) -> "Day":

@@ -23,6 +23,8 @@ class DaySetup:
     stalls: "WayStalls"
     share: "Share | None"
     """How jobs share idle GPUs in the way `ours`; None: their pods compete."""
+    exclude_slow: bool = False
+    """Whether in the way `ours` the successors of slow workers keep off their nodes."""
 
 
 def setup_remarks(setup: DaySetup) -> list[str]:

@@ -86,6 +86,7 @@ def _convert(context: click.Context, _parameter: click.Parameter, path: Path | N
 )
 @click.option("--weight", multiple=True, metavar="[JOB=]W", help="A job of weight 2 counts each gain twice.")
 @click.option("--autoscale", is_flag=True, help="In the way `ours`: jobs share idle GPUs as `autoscale` has it.")
+@click.option("--exclude-slow", is_flag=True, help="In the way `ours`: the kit's `slow-nodes` runs.")
 @click.option("--way", "ways", multiple=True, type=click.Choice(WAYS), help="Only these ways. Default: all.")
 @click.option(
     "--stalls",
@@ -131,6 +132,7 @@ def command(
     *,
     files: tuple[Path, ...],
     autoscale: bool,
+    exclude_slow: bool,
     ways: Sequence[str],
     stalls: str,
     stall_words: Sequence[str],
@@ -161,7 +163,13 @@ def command(
         raise click.BadParameter(f"there is no folder {picture.parent}", param_hint="--picture")
     day = day_from(take_day_flags(flags))
     plans = job_plans(files, PlanWords(**flags), assumed=assumed_curve(samples_per_worker, loss / 100))
-    setup = DaySetup(day=day, plans=plans, stalls=_stalls(stalls, stall_words), share=_share(autoscale))
+    setup = DaySetup(
+        day=day,
+        plans=plans,
+        stalls=_stalls(stalls, stall_words),
+        share=_share(autoscale),
+        exclude_slow=exclude_slow,
+    )
     resource = _resource(setup)
     if choose:
         from hvd_elastic.cli.decisions.choice_report import choose_setting
@@ -252,7 +260,17 @@ def _outcomes(setup: DaySetup, ways: Sequence[str]) -> list["DayOutcome"]:
                 tell((done + part) / len(wanted), way)
 
             share = setup.share if way == Way.OURS else None
-            outcomes.append(simulate(setup.day, jobs, Way(way), setup.stalls[Way(way)], share=share, progress=told))
+            outcomes.append(
+                simulate(
+                    setup.day,
+                    jobs,
+                    Way(way),
+                    setup.stalls[Way(way)],
+                    share=share,
+                    excludes_slow=setup.exclude_slow,
+                    progress=told,
+                )
+            )
     return outcomes
 
 

@@ -4,16 +4,23 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from hvd_elastic.mpijob.contract import ANNOTATION_AUTOSCALER, ANNOTATION_BEGUN, ANNOTATION_STATUS
+from hvd_elastic.mpijob.contract import (
+    ANNOTATION_AUTOSCALER,
+    ANNOTATION_BEGUN,
+    ANNOTATION_EXCLUDED_NODES,
+    ANNOTATION_STATUS,
+)
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 
 _SERVERS_OWN: Final = frozenset(
     {"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"}
 )
 """Metadata that the API server writes, whoever applies."""
-_CONTROLLERS_OWN: Final = frozenset({ANNOTATION_AUTOSCALER, ANNOTATION_BEGUN, ANNOTATION_STATUS})
-"""Annotations that the job's sidecar and the autoscaler write, and no manifest. A job that trains has a new status each
-few seconds, so between a look at it and a rehearsal, too."""
+_CONTROLLERS_OWN: Final = frozenset(
+    {ANNOTATION_AUTOSCALER, ANNOTATION_BEGUN, ANNOTATION_EXCLUDED_NODES, ANNOTATION_STATUS}
+)
+"""Annotations that the job's sidecar and the platform's controllers write, and no manifest. A job that trains has a new
+status each few seconds, so between a look at it and a rehearsal, too."""
 
 
 def content(thing: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from hvd_elastic.client.operations.prerequisites import NotReadyError, Prerequis
 from hvd_elastic.client.operations.resource_paths import object_path
 from hvd_elastic.client.operations.stage_change import copies_read, plan_stage_change
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob
+from hvd_elastic.discovery.kube.node_exclusion import excluded_nodes, excluding
 from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.render import render
@@ -155,7 +156,8 @@ def submit(
 
 
 def with_live_decisions(manifest: Json, live: Json | None, spec: JobSpec) -> Json:
-    """An MPIJob with what was decided since it was created: its size if it was scaled, and whether it is suspended.
+    """An MPIJob with what was decided since it was created: its size if it was scaled, whether it is suspended, and the
+    nodes that its workers keep off.
 
     Raises JobStateError if the size no longer fits the job.
     """
@@ -165,6 +167,9 @@ def with_live_decisions(manifest: Json, live: Json | None, spec: JobSpec) -> Jso
     made["spec"]["runPolicy"].pop("suspend", None)
     if "suspend" in (live["spec"].get("runPolicy") or {}):
         made["spec"]["runPolicy"]["suspend"] = job.suspended
+    if nodes := excluded_nodes(live):
+        pod = made["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+        pod["affinity"] = excluding(pod.get("affinity") or {}, nodes)
     if job.wanted:
         wanted = decimal_count(job.wanted)
         if wanted is None or not spec.workers.allows(wanted):

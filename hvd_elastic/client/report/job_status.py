@@ -9,9 +9,10 @@ from hvd_elastic.client.report.job_state import JobState, find_state, last_failu
 from hvd_elastic.client.report.missing_pods import operator_words
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.client.report.stage_status import StageStatus, stage_status
-from hvd_elastic.client.report.words.time_words import clock_words, duration_words
+from hvd_elastic.client.report.words.time_words import clock_words, date_words, duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
 from hvd_elastic.discovery.kube.conditions import true_condition
+from hvd_elastic.discovery.kube.node_exclusion import excluded_nodes
 from hvd_elastic.discovery.ledger.account import JobAccount, fold, machine_key
 from hvd_elastic.discovery.ledger.entries import RankSlow
 from hvd_elastic.discovery.ledger.history.slow_rank_history import slow_now
@@ -256,6 +257,9 @@ def _notes(facts: JobFacts, state: JobState) -> tuple[str, ...]:
         notes.append(amiss)
     if not state.is_final and (alone := operator_words(facts)):
         notes.append(alone)
+    if not state.is_final and (excluded := excluded_nodes(facts.job)):
+        until = " and ".join(f"{node} until {date_words(time)}" for node, time in excluded.items())
+        notes.append(f"new workers keep off {until}: one was slow there")
     if (since := account_of(facts).counts_since) is not None:
         notes.append(
             f"what was recorded before {clock_words(since, facts.now)} is lost: the counters count from then on"

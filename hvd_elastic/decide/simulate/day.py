@@ -21,6 +21,10 @@ class NodeLife:
     spot: bool = True
     machine: str = ""
     """Its instance type, for prices; empty: not known."""
+    slow_since: float = float("inf")
+    """From then on workers on it are slow."""
+    slow_times: float = 1.0
+    """They take so many times as long for a step as others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
 from hvd_elastic.decide.simulate.engine.idle_capacity import idle_stretches
 from hvd_elastic.decide.simulate.engine.job_run import JobRun
 from hvd_elastic.decide.simulate.engine.oracle import Oracle, endless
+from hvd_elastic.decide.simulate.engine.slow_replacement import SlowReplacement
 from hvd_elastic.decide.simulate.outcome import DayOutcome, JobOutcome
 from hvd_elastic.decide.simulate.ways import RESPONSES
 from hvd_elastic.decide.simulate.workload import SimulatedJob, Stalls, Way
@@ -29,18 +30,22 @@ def simulate(
     stalls: Stalls,
     *,
     share: Share | None = None,
+    excludes_slow: bool = False,
     progress: Callable[[float], None] = ignore,
 ) -> DayOutcome:
     """Play the day. The same arguments give the same outcome.
 
-    `share` divides what inference leaves among the jobs; without it they compete as their pods do. `progress` is told
-    which part of the day is done, 200 times at most. docs/simulate.md says what is simulated and what is not.
+    `share` divides what inference leaves among the jobs; without it they compete as their pods do. `excludes_slow`: in
+    the way `ours`, the successor of a slow worker keeps off its node. `progress` is told which part of the day is done,
+    200 times at most. docs/simulate.md says what is simulated and what is not.
     """
     idle, tell = ClusterDay(day, stalls), _told_at_steps(progress, day.seconds)
     if way is Way.ORACLE:
         cluster, outcomes = idle, _play_oracle(idle, jobs, tell)
     else:
         cluster = _with_jobs(day, jobs, way, stalls, share)
+        if way is Way.OURS and any(job.replaces_slow for job in jobs):
+            SlowReplacement(cluster, excludes=excludes_slow).begin()
         outcomes = _play_beside_oracle(cluster, idle, tell)
     progress(1.0)
     waiting = cluster.waits.waiting(cluster.never)

@@ -48,6 +48,8 @@ class SimulatedJob:
     """For which training stands still as it writes one."""
     weight: float = 1.0
     buy: bool = False
+    replaces_slow: bool = False
+    """Whether a worker that is slow is replaced, in the way `ours`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

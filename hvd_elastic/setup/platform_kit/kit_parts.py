@@ -19,7 +19,7 @@ from hvd_elastic.priorityclasses import (
 )
 from hvd_elastic.setup.monitoring.alert_rules import AlertThresholds, rule_file
 from hvd_elastic.setup.monitoring.monitoring_manifests import dashboard_config_map, prometheus_rule
-from hvd_elastic.setup.platform_kit import operator_watchdog
+from hvd_elastic.setup.platform_kit import operator_watchdog, slow_nodes
 from hvd_elastic.setup.platform_kit.floor_policy import floor_policy
 from hvd_elastic.setup.platform_kit.kueue_queues import QueueGpus, kueue_queues
 from hvd_elastic.setup.platform_kit.mpijob_guard import mpijob_guard
@@ -29,9 +29,10 @@ DASHBOARD: Final = "dashboard"
 MPIJOB_GUARD: Final = "mpijob-guard"
 PEOPLE_ROLES: Final = "people-roles"
 OPERATOR_WATCHDOG: Final = "operator-watchdog"
+SLOW_NODES: Final = "slow-nodes"
 FLOOR: Final = "floor"
 KUEUE: Final = "kueue"
-COMPONENTS: Final = (FLOOR, KUEUE, PEOPLE_ROLES, MPIJOB_GUARD, OPERATOR_WATCHDOG, ALERTS, DASHBOARD)
+COMPONENTS: Final = (FLOOR, KUEUE, PEOPLE_ROLES, MPIJOB_GUARD, OPERATOR_WATCHDOG, SLOW_NODES, ALERTS, DASHBOARD)
 """The parts that are asked for: they widen rights, or not every cluster can use them (one of Kubernetes 1.29, or
 without Kueue, Prometheus Operator and Grafana)."""
 
@@ -48,8 +49,9 @@ class KitSettings:
     queue_gpus: QueueGpus | None = None
     """How Kueue divides the GPUs; None: the kit has no queues."""
     image: str = ""
-    """Of the autoscaler and the watchdog. Empty: the kit has neither."""
+    """Of the autoscaler and the other controllers. Empty: the kit has none of them."""
     autoscaler_namespace: str = "default"
+    """Of what keeps workers off slow nodes, too."""
     operator_namespace: str = operator_role.NAMESPACE
     operator_account: str = operator_role.ACCOUNT
     monitoring_namespace: str = "monitoring"
@@ -138,6 +140,13 @@ def _parts(settings: KitSettings) -> Iterator[KitPart]:
         name=OPERATOR_WATCHDOG,
         purpose="restarts an MPI Operator that leaves a job alone: needs Kubernetes 1.30",
         manifests=operator_watchdog.manifests(image=settings.image, operator_namespace=settings.operator_namespace)
+        if settings.image
+        else (),
+    )
+    yield KitPart(
+        name=SLOW_NODES,
+        purpose="keeps the successors of slow workers off their nodes: needs Kubernetes 1.30",
+        manifests=slow_nodes.manifests(image=settings.image, namespace=settings.autoscaler_namespace)
         if settings.image
         else (),
     )

@@ -98,11 +98,18 @@ class ClusterDay:
                 if not isinstance(decision, Binding):
                     self.runs[decision.worker.job].workers.tell(decision.worker, now)
                 elif isinstance(decision.pod, WorkerPod):
-                    self.runs[decision.pod.job].workers.bound(decision.pod, now)
+                    self._start(decision.pod, now)
                 elif isinstance(decision.pod, ServingPod):
                     self._serve(decision.pod, now)
             if not decisions:
                 return
+
+    def _start(self, worker: WorkerPod, now: float) -> None:
+        assert worker.node is not None
+        times = self.table.rooms[worker.node].slow
+        if times > 1.0:
+            self.runs[worker.job].slow_down(worker, times, now)
+        self.runs[worker.job].workers.bound(worker, now)
 
     def _ask_for(self, pod: InferencePod, now: float) -> None:
         self._serve_later(pod.gpus, pod.seconds, now)
@@ -123,7 +130,15 @@ class ClusterDay:
         self.table.add(number, node.gpus)
         if node.notice_seconds:
             self._queue.at(max(node.until - node.notice_seconds, now), partial(self._drain_node, number, node))
+        if node.slow_since < node.until:
+            self._queue.at(max(node.slow_since, now), partial(self._slow_node, number, node))
         self._queue.at(node.until, partial(self._lose_node, number, node))
+
+    def _slow_node(self, number: int, node: NodeLife, now: float) -> None:
+        room = self.table.rooms[number]
+        room.slow = node.slow_times
+        for worker in room.workers():
+            self.runs[worker.job].slow_down(worker, node.slow_times, now)
 
     def _drain_node(self, number: int, node: NodeLife, now: float) -> None:
         for pod in self.table.close(number):

@@ -26,6 +26,8 @@ class JobProgress:
     """Workers that are bound and not Ready."""
     ready: int = 0
     members: int = 0
+    slowest: float = 1.0
+    """The slowest member takes so many times as long as it should, and all others wait for it."""
     others: int = 0
     """Workers that leave, or are never asked."""
     useful: float = 0.0
@@ -49,7 +51,7 @@ class JobProgress:
     @property
     def speed(self) -> float:
         """Samples per second now."""
-        return self.job.speeds[self.members] if self.activity is GpuUse.TRAINING else 0.0
+        return self.job.speeds[self.members] / self.slowest if self.activity is GpuUse.TRAINING else 0.0
 
     def advance(self, now: float) -> None:
         """Count what has happened since the last call."""
@@ -61,8 +63,9 @@ class JobProgress:
         self.stalled += self.others * seconds
         match self.activity:
             case GpuUse.TRAINING:
-                self.useful += self.members * seconds
-                self.stalled += self.ready * seconds
+                useful = self.members * seconds / self.slowest
+                self.useful += useful
+                self.stalled += (self.members + self.ready) * seconds - useful
             case GpuUse.BEGINNING:
                 self.begun += (self.members + self.ready) * seconds
             case GpuUse.STILL:

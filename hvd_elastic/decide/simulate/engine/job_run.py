@@ -108,6 +108,12 @@ class JobRun:
         self.workers.dismiss(self.handover, now)
         self.handover = 0.0
 
+    def slow_down(self, worker: WorkerPod, times: float, now: float) -> None:
+        """A worker takes so many times as long from now on."""
+        self.workers.slow_down(worker, times, now)
+        if self.phase is RunPhase.TRAINING and worker.phase is WorkerPhase.MEMBER:
+            self.train(now)  # its end comes later
+
     # What its way decides
 
     def turn_to(

@@ -60,6 +60,8 @@ class JobWorkers:
         """Of members, by their index, since `dismiss` was called."""
         self.noticed: list[WorkerPod] = []
         """Told to leave since then."""
+        self.excluded: dict[int, float] = {}
+        """Node to the second until which workers to come keep off it."""
         self._number = number
         self._job: SimulatedJob = progress.job
         self._progress = progress
@@ -69,6 +71,7 @@ class JobWorkers:
         self._changed = changed
         self._phases: dict[WorkerPhase, dict[WorkerPod, None]] = {phase: {} for phase in WorkerPhase}
         self._live: dict[int, WorkerPod] = {}
+        self._knows_slow = False
 
     def of(self, phase: WorkerPhase) -> list[WorkerPod]:
         """The workers in this phase, in the order in which they came into it."""
@@ -117,6 +120,12 @@ class JobWorkers:
         self.noticed.append(worker)
         self._move(worker, WorkerPhase.LEAVING, now)
 
+    def slow_down(self, worker: WorkerPod, times: float, now: float) -> None:
+        """The worker takes so many times as long from now on."""
+        self._progress.advance(now)
+        worker.slow, worker.slow_since, self._knows_slow = times, now, True
+        self._progress.slowest = self._slowest()
+
     def lose(self, worker: WorkerPod, how: MemberLoss, now: float) -> None:
         """The worker's node is gone."""
         if worker.phase is WorkerPhase.MEMBER:
@@ -155,7 +164,8 @@ class JobWorkers:
     def _ask(self, index: int, now: float) -> None:
         if index in self._live:
             return
-        worker = WorkerPod(gpus=self._job.gpus, created=now, job=self._number, index=index)
+        keeps_off = frozenset(node for node, until in self.excluded.items() if until > now)
+        worker = WorkerPod(gpus=self._job.gpus, created=now, job=self._number, index=index, keeps_off=keeps_off)
         self._live[index] = worker
         self._phases[WorkerPhase.PENDING][worker] = None
         self._around.create(worker)
@@ -199,5 +209,11 @@ class JobWorkers:
         self._progress.starting = self.count(WorkerPhase.STARTING)
         self._progress.ready = self.count(WorkerPhase.READY)
         self._progress.members = self.count(WorkerPhase.MEMBER)
+        self._progress.slowest = self._slowest()
         self._progress.others = self.count(WorkerPhase.UNUSED) + self.count(WorkerPhase.LEAVING)
         self._changed()
+
+    def _slowest(self) -> float:
+        if not self._knows_slow:
+            return 1.0
+        return max((worker.slow for worker in self._phases[WorkerPhase.MEMBER]), default=1.0)

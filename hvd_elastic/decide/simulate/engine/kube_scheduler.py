@@ -33,8 +33,9 @@ class KubeScheduler:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._serving: dict[ServingPod, None] = {}
-        self._workers: dict[int, OrderedDict[WorkerPod, int]] = {}
-        """By their GPUs; the first was created first. Each with its place among all."""
+        self._workers: dict[tuple[int, frozenset[int]], OrderedDict[WorkerPod, int]] = {}
+        """By their GPUs and the nodes that they keep off; the first was created first. Each with its place among all.
+        """
         self._order = count()
         self._decisions: list[Binding | Eviction] = []
 
@@ -48,11 +49,11 @@ class KubeScheduler:
         if isinstance(pod, ServingPod):
             self._serving[pod] = None
         elif isinstance(pod, WorkerPod):
-            self._workers.setdefault(pod.gpus, OrderedDict())[pod] = next(self._order)
+            self._workers.setdefault((pod.gpus, pod.keeps_off), OrderedDict())[pod] = next(self._order)
 
     def remove(self, worker: WorkerPod) -> None:
         """A worker that waits was deleted."""
-        del self._workers[worker.gpus][worker]
+        del self._workers[worker.gpus, worker.keeps_off][worker]
 
     def schedule(self, now: float) -> list[Binding | Eviction]:
         """All that can be decided now."""
@@ -91,7 +92,7 @@ class KubeScheduler:
             fitting = [
                 (place, worker, node)
                 for worker, place in firsts
-                if (node := self._nodes.roomiest(worker.gpus)) is not None
+                if (node := self._nodes.roomiest(worker.gpus, keeps_off=worker.keeps_off)) is not None
             ]
             if not fitting:
                 return

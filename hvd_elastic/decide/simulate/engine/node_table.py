@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from hvd_elastic.decide.simulate.engine.preemption_victims import CandidateNodes, victims_on
@@ -16,6 +16,8 @@ class NodeRoom:
     gpus: int
     open: bool = True
     """Pods may be bound to it."""
+    slow: float = 1.0
+    """Workers on it take so many times as long."""
     used: int = 0
     nominated: int = 0
     """GPUs promised to pods whose victims are leaving."""
@@ -117,12 +119,13 @@ class NodeTable:
             return pod.nominated
         return self.roomiest(pod.gpus)
 
-    def roomiest(self, gpus: int) -> int | None:
+    def roomiest(self, gpus: int, *, keeps_off: Collection[int] = ()) -> int | None:
         """`NodeResourcesFit` with `LeastAllocated`, kube-scheduler's default: the largest free part, then the first."""
         best: tuple[float, int] | None = None
         for (available, size), nodes in self._by_room.items():
-            if available >= gpus and nodes:
-                found = (gpus - available) / size, nodes[0]
+            first = next((node for node in nodes if node not in keeps_off), None) if available >= gpus else None
+            if first is not None:
+                found = (gpus - available) / size, first
                 best = found if best is None else min(best, found)
         return best[1] if best else None
 

@@ -59,3 +59,8 @@ class WorkerPod(ScheduledPod):
     phase: WorkerPhase = WorkerPhase.PENDING
     grace: float = 0.0
     """Once it leaves: after so many seconds it is killed."""
+    keeps_off: frozenset[int] = frozenset()
+    """Nodes that it may not be bound to."""
+    slow: float = 1.0
+    """It takes so many times as long for a step as others."""
+    slow_since: float = float("inf")

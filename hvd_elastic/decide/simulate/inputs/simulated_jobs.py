@@ -104,6 +104,7 @@ def simulated_jobs(plan: JobPlan, setting: JobSetting | None = None) -> tuple[Si
             checkpoint_every_seconds=chosen.every,
             checkpoint_seconds=plan.checkpoint_seconds,
             weight=plan.weight,
+            replaces_slow=plan.spec.slow_workers == "replace",
         )
         for number in range(1, chosen.copies + 1)
     )

@@ -56,6 +56,7 @@ from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublishe
 from hvd_elastic.discovery.sidecar.record.worker_inquiry import WorkerInquiry
 from hvd_elastic.discovery.sidecar.resource_watcher import REFUSED
 from hvd_elastic.mpijob.contract import (
+    ANNOTATION_EXCLUDED_NODES,
     ANNOTATION_STATUS,
     FIGURES_MAX_BYTES,
     LABEL_JOB_NAME,
@@ -670,27 +671,44 @@ def test_a_rank_that_is_slow_is_told(cluster: KubeApi, start: Start, workers: Wo
     assert (entry.rank, entry.pod, entry.times, entry.slowness) == (1, "job-worker-1", 1.76, Slowness.COMPUTING)
     words = f"rank 1 on {entry.node} takes 1.8 times as long as the others: computing, not loading"
     until(lambda: sentences(cluster).get("RankSlow") == words)
+    until(lambda: (known := status(cluster)) is not None and known.slow == {"job-worker-1": entry.unix})
     labels = {"rank": "1", "worker": "job-worker-1", "node": entry.node, "slowness": "computing"}
     assert running.metrics.registry.get_sample_value("hvd_elastic_discovery_slow_rank", labels) == 1.76
     for index in range(2):
         workers.say(f"127.0.1.{index + 1}", state=WorkerState.WAITING)
     # Nobody trains any more: an alert would go on for ever.
     until(lambda: running.metrics.registry.get_sample_value("hvd_elastic_discovery_slow_rank", labels) is None)
+    until(lambda: (known := status(cluster)) is not None and known.slow == {})
 
 
-@pytest.mark.parametrize("replaces", [True, False])
+@pytest.mark.parametrize(
+    ("replaces", "excluded", "successor"),
+    [
+        (True, "", "it is only drained, and nothing keeps its successor off node-a"),
+        (True, "node-b=2026-12-01T12:00:00Z", "it is only drained, and nothing keeps its successor off node-a"),
+        (True, "node-b=2026-12-01T12:00:00Z,node-a=2026-12-01T12:05:00Z", "its successor keeps off node-a"),
+        (False, "", ""),
+    ],
+)
 def test_a_slow_worker_is_replaced_if_the_job_asks_for_it(
-    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch, replaces: bool
+    cluster: KubeApi,
+    start: Start,
+    workers: Workers,
+    monkeypatch: pytest.MonkeyPatch,
+    replaces: bool,
+    excluded: str,
+    successor: str,
 ) -> None:
     monkeypatch.setattr(slow_workers, "HOLD_SECONDS", 0.0)
     train_with_a_slow_rank(cluster, workers)
+    cluster.put(JOBS, mpijob(annotations={ANNOTATION_EXCLUDED_NODES: excluded}))
     start(pod_uid="l1", replace_slow=replaces)
     until(lambda: bool(told(cluster, RankSlow)))
     if replaces:
         until(lambda: bool(told(cluster, WorkerLeaving)))
         assert [(entry.pod, entry.why) for entry in told(cluster, WorkerLeaving)] == [("job-worker-1", Departure.SLOW)]
         (event,) = (each for each in cluster.objects[EVENTS].values() if each["reason"] == "WorkerSlow")
-        assert event["message"].endswith("computing, not loading: deleted so that the operator replaces it")
+        assert event["message"].endswith(f"not loading; {successor}: deleted so that the operator replaces it")
     deleted = [request.body for request in cluster.requests if request.method == "DELETE"]
     assert [body["preconditions"]["uid"] for body in deleted if body] == ["uid-job-1"] * replaces
     assert all("gracePeriodSeconds" not in (body or {}) for body in deleted), "it drains, as one that is preempted"

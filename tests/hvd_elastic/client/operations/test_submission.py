@@ -9,6 +9,7 @@ from hvd_elastic.client.job_lookup import ForeignJobError
 from hvd_elastic.client.operations.prerequisites import NotReadyError
 from hvd_elastic.client.operations.submission import NotAppliedError, submit
 from hvd_elastic.client.operations.submitted_job import JobStateError
+from hvd_elastic.discovery.kube.node_exclusion import excluding
 from hvd_elastic.mpijob.manifests.render import render
 from testbed.kube_api import JOBS, PODS, Json, Request, Status, mpijob
 from tests.hvd_elastic.client.operations.jobs_cluster import (
@@ -119,6 +120,19 @@ def test_what_was_decided_since_stays(cluster: JobsCluster) -> None:
     submit(cluster.client(), spec(suspend=True, image="train:2"))
     assert cluster.job()["spec"]["runPolicy"]["suspend"] is False
     assert cluster.job()["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 2
+
+
+def test_a_job_keeps_off_the_nodes_that_it_kept_off(cluster: JobsCluster) -> None:
+    """Else the API server refuses to apply its affinity, which another manager has changed."""
+    placed = spec(node_labels={"pool": "a"})
+    submit(cluster.client(), placed)
+    template = cluster.job()["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
+    excluded = excluding(template["spec"]["affinity"], ["node-7"])
+    cluster.annotate(excluded_nodes="node-7=2026-12-01T12:00:00Z")
+    cluster.change_job(spec={"mpiReplicaSpecs": {"Worker": {"template": {"spec": {"affinity": excluded}}}}})
+    done = submit(cluster.client(), placed)
+    assert {one.change for one in done.objects} == {"unchanged"}
+    assert cluster.job()["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["affinity"] == excluded
 
 
 def test_a_size_that_the_new_description_does_not_allow(cluster: JobsCluster) -> None:

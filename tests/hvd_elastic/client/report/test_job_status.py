@@ -22,7 +22,7 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerLeaving,
 )
 from hvd_elastic.discovery.ledger.live_status import Activity
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
+from hvd_elastic.mpijob.contract import ANNOTATION_EXCLUDED_NODES, ANNOTATION_SPEC
 from hvd_elastic.mpijob.job_reader import read_job
 from tests.hvd_elastic.client.report.objects import (
     LEDGER,
@@ -241,6 +241,15 @@ def test_counters_of_which_a_part_was_lost_say_since_when_they_count() -> None:
         r"what was recorded before \d\d:\d\d:\d\d is lost: the counters count from then on", status.notes[0]
     )
     assert job_status(facts()).notes == ()
+
+
+def test_nodes_that_its_workers_keep_off_are_told() -> None:
+    job = mpijob()
+    job["metadata"]["annotations"][ANNOTATION_EXCLUDED_NODES] = "n-1=2027-01-16T08:00:00Z,n-2=soon,n-3"
+    (note,) = job_status(facts(job=job)).notes
+    assert re.fullmatch(r"new workers keep off n-1 until 2027-01-1\d \d\d:\d\d: one was slow there", note)
+    job["metadata"]["annotations"][ANNOTATION_EXCLUDED_NODES] = "n-2=10000-01-01T00:00:00Z"
+    assert job_status(facts(job=job)).notes == ()
 
 
 def test_an_event_on_an_earlier_pod_of_the_name_explains_no_later_ones_end() -> None:

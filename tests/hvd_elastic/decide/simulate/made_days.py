@@ -56,6 +56,8 @@ def node_lives(draw: st.DrawFn) -> NodeLife:
         since=since,
         until=until,
         notice_seconds=draw(st.sampled_from([0.0, 0.1, 20.0, 120.0])),
+        slow_since=draw(st.just(float("inf")) | _seconds),
+        slow_times=draw(st.sampled_from([1.2, 3.0])),
     )
 
 
@@ -99,6 +101,7 @@ def jobs(draw: st.DrawFn, name: str = "job", *, gpus: tuple[int, ...] = (1, 2)) 
         grace_seconds=draw(st.sampled_from([0.5, 5.0, 30.0])),
         checkpoint_every_seconds=draw(st.sampled_from([None, 7.0, 60.0])),
         checkpoint_seconds=draw(st.sampled_from([0.0, 0.5, 9.0])),
+        replaces_slow=draw(st.booleans()),
     )
 
 

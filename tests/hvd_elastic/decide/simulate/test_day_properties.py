@@ -39,10 +39,12 @@ def checked_each_moment() -> Iterator[None]:
 
 
 @settings(max_examples=examples(40))
-@given(day=days(), tasks=several_jobs(), way=WAYS)
-def test_all_that_was_held_is_accounted_for(day: Day, tasks: tuple[SimulatedJob, ...], way: Way) -> None:
+@given(day=days(), tasks=several_jobs(), way=WAYS, excludes=st.booleans())
+def test_all_that_was_held_is_accounted_for(
+    day: Day, tasks: tuple[SimulatedJob, ...], way: Way, excludes: bool
+) -> None:
     with checked_each_moment():
-        outcome = simulate(day, tasks, way, STALLS)
+        outcome = simulate(day, tasks, way, STALLS, excludes_slow=excludes)
     for job, task in zip(outcome.jobs, tasks, strict=True):
         parts = job.useful, job.stalled, job.repeated, job.starting
         assert min(parts) >= -1e-6

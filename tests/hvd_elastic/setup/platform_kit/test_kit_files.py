@@ -11,7 +11,14 @@ from hvd_elastic.decide.autoscale import controller_manifests
 from hvd_elastic.priorityclasses import DEFAULTS, ClassQuota, ClassUser, guard_manifests, manifest
 from hvd_elastic.setup.platform_kit.kit_files import kit_files
 from hvd_elastic.setup.platform_kit.kit_folder import write_kit
-from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, KUEUE, OPERATOR_WATCHDOG, KitSettings, kit_parts
+from hvd_elastic.setup.platform_kit.kit_parts import (
+    COMPONENTS,
+    KUEUE,
+    OPERATOR_WATCHDOG,
+    SLOW_NODES,
+    KitSettings,
+    kit_parts,
+)
 from hvd_elastic.setup.platform_kit.kueue_queues import QueueGpus
 from tests.mpijob import admission
 
@@ -69,13 +76,14 @@ def test_the_base_alone_is_what_every_cluster_takes(kustomize: Path, tmp_path: P
 def test_components_are_applied_where_they_are_switched_on(kustomize: Path, tmp_path: Path) -> None:
     write_kit(kit_files(kit_parts(FULL), switched_on=COMPONENTS), tmp_path)
     built = build(kustomize, tmp_path)
-    guards = {"ValidatingAdmissionPolicy": 6, "ValidatingAdmissionPolicyBinding": 6}
+    guards = {"ValidatingAdmissionPolicy": 7, "ValidatingAdmissionPolicyBinding": 7}
     guards |= {"MutatingAdmissionPolicy": 1, "MutatingAdmissionPolicyBinding": 1}
     guards |= {"ClusterQueue": 2, "ResourceFlavor": 1}
-    more = {**guards, "ClusterRole": KINDS["ClusterRole"] + 3, "ConfigMap": 2, "PrometheusRule": 1}
-    twice = ("Deployment", "NetworkPolicy", "Role", "RoleBinding", "ServiceAccount")
-    watchdog = {"ClusterRoleBinding": KINDS["ClusterRoleBinding"] + 1, **dict.fromkeys(twice, 2)}
-    assert counted(built) == dict(sorted({**KINDS, **more, **watchdog}.items()))
+    more = {**guards, "ClusterRole": KINDS["ClusterRole"] + 4, "ConfigMap": 2, "PrometheusRule": 1}
+    thrice, twice = ("Deployment", "NetworkPolicy", "ServiceAccount"), ("Role", "RoleBinding")
+    controllers = {"ClusterRoleBinding": KINDS["ClusterRoleBinding"] + 2, **dict.fromkeys(twice, 2)}
+    controllers |= dict.fromkeys(thrice, 3)
+    assert counted(built) == dict(sorted({**KINDS, **more, **controllers}.items()))
     assert [problem for one in built for problem in admission.errors(one)] == []
 
 
@@ -113,5 +121,6 @@ def test_each_part_is_what_its_verb_makes() -> None:
 
 
 def test_without_users_and_image_there_is_neither_guard_nor_autoscaler() -> None:
-    components = [name for name in COMPONENTS if name not in {KUEUE, OPERATOR_WATCHDOG}]  # they need numbers, an image
+    needy = {KUEUE, OPERATOR_WATCHDOG, SLOW_NODES}  # they need numbers, an image
+    components = [name for name in COMPONENTS if name not in needy]
     assert [part.name for part in kit_parts(KitSettings())] == ["priorityclasses", "operator-role", *components]
