@@ -6,9 +6,9 @@ All of these hold, so that it costs little where it does not help:
 - Without it, training still has its min workers.
 - No other worker leaves, and the one that took the last replaced worker's place is in use; or an hour has passed.
 - At most MOST_AN_HOUR were replaced within an hour.
-- On its node none was replaced within a day. Where no platform account excludes that node
-  (`hvd_elastic/decide/slow_nodes`), the next pod may come to it: one that is slow there again tells that another pod
-  does not help.
+- On its node none was replaced within a day, as the next pod may come to it: one that is slow there again tells that
+  another pod does not help. Where a platform account excludes that node (`hvd_elastic/decide/slow_nodes`), only a pod
+  that has waited since before can be there, and the pod after that one keeps off.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -56,6 +56,7 @@ def worker_to_replace(
     *,
     min_workers: int,
     sizes: tuple[int, ...] = (),
+    excluded: Set[str] = frozenset(),
     now: float,
 ) -> SlowWorker | None:
     """The one to replace now, of several the slowest; None: none.
@@ -67,6 +68,7 @@ def worker_to_replace(
         offered: UIDs of the pods that the launcher uses.
         min_workers: the job's.
         sizes: the only numbers of workers to train with; empty: any.
+        excluded: nodes that workers to come keep off.
         now: Unix seconds.
     """
     recent = [one for one in past if now - one.unix < HOUR_SECONDS]
@@ -74,7 +76,7 @@ def worker_to_replace(
         return None
     if any(_leaves(pod) for pod in pods.values()) or any(not _has_successor(one, pods, offered) for one in recent):
         return None
-    tried = {one.node for one in past if now - one.unix < SAME_NODE_SECONDS}
+    tried = {one.node for one in past if now - one.unix < SAME_NODE_SECONDS} - excluded
     fit = [one for one in slow if one.uid in offered and now - one.since >= HOLD_SECONDS]
     fit = [one for one in fit if (pod := pods.get(one.uid)) is not None and pod.node not in tried]
     return max(fit, key=lambda one: one.times, default=None)

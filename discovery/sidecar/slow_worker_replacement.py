@@ -46,6 +46,7 @@ class SlowWorkerReplacement:
             {host.uid for host in hosts},
             min_workers=self._options.min_workers,
             sizes=self._options.sizes,
+            excluded=frozenset(self._recorder.excluded_nodes),
             now=now,
         )
         if chosen is None:

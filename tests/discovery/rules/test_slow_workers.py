@@ -101,6 +101,12 @@ def test_not_again_on_the_same_node() -> None:
     assert chosen(past=[before(SAME_NODE_SECONDS, node="n1")]) == "u1"
 
 
+def test_again_where_the_node_is_excluded() -> None:
+    """A pod that waited for a GPU as the node was excluded took the place of the one that was replaced."""
+    assert chosen(past=[before(2 * HOUR_SECONDS, node="n1")], excluded=frozenset({"n1"})) == "u1"
+    assert chosen(past=[before(2 * HOUR_SECONDS, node="n1")], excluded=frozenset({"n2"})) == ""
+
+
 @given(st.lists(st.tuples(st.floats(0, 600), st.integers(0, 3)), max_size=60), st.integers(1, 4))
 def test_whatever_happens_the_limits_hold(story: list[tuple[float, int]], min_workers: int) -> None:
     """All are slow for ever. Now and then a pod gets a node of its own and another UID, as its successor would."""

@@ -49,6 +49,7 @@ class SlowReplacement:
             members.keys(),
             min_workers=run.job.min,
             sizes=run.job.sizes,
+            excluded={str(node) for node, until in run.workers.excluded.items() if until > now},
             now=now,
         )
         if chosen is None:
