@@ -477,6 +477,9 @@ repeated."""
 ADDRESSES_SCOPE: Final = "worker_addresses"
 """PUT /worker_addresses/HOST:LOCAL_RANK (the same): where the process listens for host updates."""
 
+HOSTS_MIXED: Final = 3
+"""Of such an update: hosts were added and removed (`HostUpdateResult.mixed` of horovod 0.28.1)."""
+
 JOIN_SCOPE: Final = "join"
 """GET /join/HOST:LOCAL_RANK, before every `hvd.init()`: the join barrier. Answers are values of JoinAnswer; 404 means a
 stock launcher, which does not have a barrier."""

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from hvd_elastic.mpijob.contract import HOSTS_MIXED
 from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.collectives.torch_engine import notification_service
 
@@ -56,7 +57,7 @@ def listening(listener: HostUpdateListener) -> Iterator[None]:
 def any_update() -> Any:
     """Return the update that may have added hosts and removed others."""
     if IS_TORCH:
-        return notification_service.MIXED
+        return HOSTS_MIXED
     from horovod.runner.elastic.worker import HostUpdateResult
 
     return HostUpdateResult.mixed

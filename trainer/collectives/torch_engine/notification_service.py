@@ -19,15 +19,11 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from typing import Any, Final, Protocol
 
-from hvd_elastic.mpijob.contract import ADDRESSES_SCOPE
+from hvd_elastic.mpijob.contract import ADDRESSES_SCOPE, HOSTS_MIXED
 from hvd_elastic.system.background_threads import start_thread
 
 logger = logging.getLogger(__name__)
 
-MIXED: Final = 3
-"""Hosts were added and removed (`HostUpdateResult.mixed` of horovod 0.28.1)."""
-
-_DIGEST_BYTES: Final = 32
 _LENGTH: Final = struct.Struct("i")
 _MOST_BYTES: Final = 4096
 """Of a message; the launcher's have some eighty."""
@@ -43,7 +39,7 @@ class NotificationService:
     """The service of one process."""
 
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(_DIGEST_BYTES)
+        self._key = secrets.token_bytes()
         self._listener: _Listener | None = None
         self._server: socketserver.BaseServer | None = None
 
@@ -91,7 +87,7 @@ class NotificationService:
         if not isinstance(content, dict) or content.get("type") != "HostsUpdatedRequest":
             raise ValueError("not a message of the launcher's")
         if self._listener is not None:
-            self._listener.on_hosts_updated(int(content["arguments"]["timestamp"]), MIXED)
+            self._listener.on_hosts_updated(int(content["arguments"]["timestamp"]), HOSTS_MIXED)
         return b'{"type": "AckResponse", "arguments": {}}'
 
     def sign(self, message: bytes) -> bytes:
@@ -106,7 +102,7 @@ class NotificationService:
             def handle(self) -> None:
                 """Answer one message; hang up on what is none of the launcher's."""
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError, struct.error, HTTPException):
-                    digest = self.rfile.read(_DIGEST_BYTES)
+                    digest = self.rfile.read(hashlib.sha256().digest_size)
                     (length,) = _LENGTH.unpack(self.rfile.read(_LENGTH.size))
                     message = self.rfile.read(min(max(length, 0), _MOST_BYTES))
                     if hmac.compare_digest(digest, service.sign(message)):
