@@ -469,6 +469,10 @@ class WorkerState(StrEnum):
 
 # --- The rendezvous server of `hvd-elastic launch` -------------------------------------------------------------------
 
+ENV_RENDEZVOUS_ADDRESS: Final = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
+"""As in a URL: an IPv6 one in brackets, as Horovod and its patch `ipv6` read it."""
+ENV_RENDEZVOUS_PORT: Final = "HOROVOD_GLOO_RENDEZVOUS_PORT"
+
 PLACE_SCOPE: Final = "rank_and_size"
 """GET /rank_and_size/HOST:LOCAL_RANK (`horovod/runner/elastic/rendezvous.py`): the process's place in the next
 world. It also marks the process as READY. One that asks twice in one round counts twice, so the question is never

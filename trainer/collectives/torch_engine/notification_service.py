@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from typing import Any, Final, Protocol
 
-from hvd_elastic.mpijob.contract import ADDRESSES_SCOPE, HOSTS_MIXED
+from hvd_elastic.mpijob.contract import ADDRESSES_SCOPE, ENV_RENDEZVOUS_ADDRESS, ENV_RENDEZVOUS_PORT, HOSTS_MIXED
 from hvd_elastic.system.background_threads import start_thread
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class NotificationService:
             RuntimeError: the launcher does not take the registration.
             OSError: there is no port.
         """
-        launcher = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
+        launcher = os.environ.get(ENV_RENDEZVOUS_ADDRESS)
         if launcher is None or self._server is not None:
             return
         interface = os.environ.get("HOROVOD_GLOO_IFACE", "")
@@ -62,7 +62,7 @@ class NotificationService:
         table = {interface: [(address, port) for address in addresses[:1]]}
         body = json.dumps({"addresses": table, "secret_key": self._key.hex()}).encode()
         name = f"{os.environ['HOROVOD_HOSTNAME']}:{os.environ['HOROVOD_LOCAL_RANK']}"
-        put_bytes(launcher, int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"]), ADDRESSES_SCOPE, name, body)
+        put_bytes(launcher, int(os.environ[ENV_RENDEZVOUS_PORT]), ADDRESSES_SCOPE, name, body)
 
     def stop(self) -> None:
         """Listen no more; does nothing if it does not."""

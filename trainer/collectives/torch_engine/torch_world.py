@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_RESTARTS
 from hvd_elastic.trainer.collectives import collective_calls, library_worlds
+from hvd_elastic.trainer.collectives.engine import has_server
 from hvd_elastic.trainer.collectives.torch_engine import data_parallel
 from hvd_elastic.trainer.collectives.torch_engine.torchrun_environment import TorchrunEnvironment, torchrun_variables
 from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, UnformedWorldError
@@ -120,7 +121,7 @@ class TorchTrainingWorld:
             self._init_process_group = distributed.init_process_group
         if interface := os.environ.get("HOROVOD_GLOO_IFACE"):
             os.environ["GLOO_SOCKET_IFNAME"] = interface
-        is_alone = self._open_store is None or "HOROVOD_GLOO_RENDEZVOUS_ADDR" not in os.environ
+        is_alone = self._open_store is None or not has_server()
         self.tell_script()
         self._worlds += 1
         # torch counts groups to name them, by which members find each other, and goes on from one that has not formed
