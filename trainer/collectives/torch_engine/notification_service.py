@@ -31,7 +31,13 @@ _SECONDS: Final = 10.0
 """For one request."""
 
 
-class _Listener(Protocol):
+PutBytes = Callable[[str, int, str, str, bytes], None]
+"""Sends the launcher a value: its address and port, scope and key, and the value. Raises RuntimeError."""
+
+
+class HostUpdateListener(Protocol):
+    """Who is told of host updates."""
+
     def on_hosts_updated(self, timestamp: int, update_res: Any) -> None: ...
 
 
@@ -40,10 +46,10 @@ class NotificationService:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes()
-        self._listener: _Listener | None = None
+        self._listener: HostUpdateListener | None = None
         self._server: socketserver.BaseServer | None = None
 
-    def start(self, put_bytes: Callable[[str, int, str, str, bytes], None]) -> None:
+    def start(self, put_bytes: PutBytes) -> None:
         """Listen, and register with the launcher; nothing without one, or a second time.
 
         Raises:
@@ -71,7 +77,7 @@ class NotificationService:
             self._server.server_close()
 
     @contextlib.contextmanager
-    def listening(self, listener: _Listener) -> Iterator[None]:
+    def listening(self, listener: HostUpdateListener) -> Iterator[None]:
         """Tell the listener of host updates."""
         self._listener = listener
         try:

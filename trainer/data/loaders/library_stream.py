@@ -48,9 +48,7 @@ def order_of(dataset: object) -> LibraryOrder | None:
     """Return what the order of a library's data set follows from; None if it is no library's."""
     if is_hugging_face_stream(dataset):
         return LibraryOrder(
-            facts=repr(
-                [getattr(dataset, "num_shards", None), *_generator_states(getattr(dataset, "_ex_iterable", None))]
-            ),
+            facts=repr([*_facts_of_examples(dataset)]),
             what="the IterableDataset of datasets",
             way_out="give shuffle() and interleave_datasets() a seed (seed=42)",
         )
