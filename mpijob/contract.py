@@ -477,6 +477,10 @@ class WorkerState(StrEnum):
 
 # --- The rendezvous server of `hvd-elastic launch` -------------------------------------------------------------------
 
+ENV_RENDEZVOUS_ADDRESS: Final = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
+"""As in a URL: an IPv6 one in brackets, as Horovod and its patch `ipv6` read it."""
+ENV_RENDEZVOUS_PORT: Final = "HOROVOD_GLOO_RENDEZVOUS_PORT"
+
 PLACE_SCOPE: Final = "rank_and_size"
 """GET /rank_and_size/HOST:LOCAL_RANK (`horovod/runner/elastic/rendezvous.py`): the process's place in the next
 world. It also marks the process as READY. One that asks twice in one round counts twice, so the question is never
@@ -484,6 +488,9 @@ repeated."""
 
 ADDRESSES_SCOPE: Final = "worker_addresses"
 """PUT /worker_addresses/HOST:LOCAL_RANK (the same): where the process listens for host updates."""
+
+HOSTS_MIXED: Final = 3
+"""Of such an update: hosts were added and removed (`HostUpdateResult.mixed` of horovod 0.28.1)."""
 
 JOIN_SCOPE: Final = "join"
 """GET /join/HOST:LOCAL_RANK, before every `hvd.init()`: the join barrier. Answers are values of JoinAnswer; 404 means a

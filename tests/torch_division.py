@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvd_elastic.trainer.collectives.torch_engine import module_division
+from hvd_elastic.trainer.collectives import module_division
 
 needs_division = pytest.mark.skipif(
     module_division.missing_name() is not None,

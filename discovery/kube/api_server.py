@@ -58,11 +58,6 @@ class ApiStatusError(ApiError):
         self.retry_after_seconds = retry_after_seconds
         super().__init__(f"HTTP {status}: {printable(message)}")
 
-    @property
-    def is_expired(self) -> bool:
-        """Whether the requested resource version is too old, so that the objects must be listed again."""
-        return self.status == HTTPStatus.GONE
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:

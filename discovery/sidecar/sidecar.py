@@ -42,7 +42,7 @@ from hvd_elastic.discovery.sidecar.publisher import Publisher
 from hvd_elastic.discovery.sidecar.reconciler import Reconciler
 from hvd_elastic.discovery.sidecar.record.job_recorder import JobRecorder
 from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
-from hvd_elastic.discovery.sidecar.sidecar_metrics import JobFigures, Metrics
+from hvd_elastic.discovery.sidecar.sidecar_metrics import JobFigures, Metrics, ScrapeCollector
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.slow_worker_replacement import SlowWorkerReplacement
 from hvd_elastic.discovery.sidecar.workers.succession_notices import LOOK_SECONDS, SuccessionNotices
@@ -111,7 +111,8 @@ class Sidecar:
             wall=wall,
         )
         self._launcher_job = LauncherJob(ApiServer(access), options) if options.looks_after_launcher else None
-        metrics.observe(lambda: self.eligible, self._workers.prober, self._contact_age, self._figures)
+        figures = ScrapeCollector(lambda: self.eligible, self._workers.prober, self._contact_age, self._figures)
+        metrics.registry.register(figures)
 
     @property
     def eligible(self) -> EligibleHosts:

@@ -64,18 +64,10 @@ class Metrics:
             registry=self.registry,
         )
 
-    def observe(
-        self,
-        eligible: Callable[[], EligibleHosts],
-        prober: Prober,
-        contact_age_seconds: Callable[[], float],
-        job: Callable[[], JobFigures],
-    ) -> None:
-        """Read these at each scrape, instead of updating gauges at each event."""
-        self.registry.register(_ScrapeCollector(eligible, prober, contact_age_seconds, job))
 
+class ScrapeCollector(Collector):
+    """Reads these at each scrape, instead of updating gauges at each event."""
 
-class _ScrapeCollector(Collector):
     def __init__(
         self,
         eligible: Callable[[], EligibleHosts],

@@ -37,6 +37,7 @@ from hvd_elastic.launcher.status_report import StatusReport
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 from hvd_elastic.system.background_threads import start_thread
+from hvd_elastic.system.child_processes import signals_handled
 
 logger = logging.getLogger(__name__)
 
@@ -210,10 +211,7 @@ def _world_limits(settings: LaunchSettings) -> WorldLimits:
 
 @contextlib.contextmanager
 def _signals_stop(driver: Driver, workers: WorkerProcesses) -> Iterator[None]:
-    """Let a signal end the job, and a second one of any kind kill the workers at once.
-
-    Signals that are ignored stay ignored, as `nohup` wants.
-    """
+    """Let a signal end the job, and a second one of any kind kill the workers at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -225,12 +223,5 @@ def _signals_stop(driver: Driver, workers: WorkerProcesses) -> Iterator[None]:
         received.append(number)
         driver.stop(128 + number, f"ended by {signal.Signals(number).name}")
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
+    with signals_handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), on_signal):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -14,6 +14,7 @@ from hvd_elastic.local.local_job import LocalJob, local_cluster, local_job, warm
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.child_processes import signals_handled
 
 LOOK_SECONDS: Final = 0.1
 """Between two looks at the hosts while they are changed."""
@@ -109,10 +110,7 @@ def _say_ready(job: LocalJob, shown: str, say: Callable[[str], None]) -> str:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Turn SIGINT, SIGTERM and SIGHUP into Interrupted, once: the clean-up must not be interrupted.
-
-    Signals that are ignored stay ignored, as `nohup` wants.
-    """
+    """Turn SIGINT, SIGTERM and SIGHUP into Interrupted, once: the clean-up must not be interrupted."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def end(number: int, _frame: FrameType | None) -> None:
@@ -121,11 +119,5 @@ def _signals_raise() -> Iterator[None]:
         raise Interrupted(number)
 
     assert threading.current_thread() is threading.main_thread()
-    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, end)
-    try:
+    with signals_handled(numbers, end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Final, NoReturn
 
 from hvd_elastic.system.processes import read_stat
@@ -145,21 +146,32 @@ def kill_descendants(*, limit_seconds: float = 2.0) -> None:
 
 
 @contextmanager
+def signals_handled(
+    numbers: Iterable[signal.Signals], handle: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
+    """Have signals call `handle`, in the main thread. Those that are ignored stay ignored, as `nohup` wants."""
+    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def stopped_together() -> Iterator[None]:
     """Let Ctrl-Z stop every descendant with this process, and what continues this process continue them.
 
     They are in sessions of their own, which a terminal's signals do not reach. Does nothing outside of the main thread,
     nor where the signal is ignored.
     """
-    before = signal.getsignal(signal.SIGTSTP)
-    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGTSTP, lambda *_: _stop_all())
-    try:
+    with signals_handled((signal.SIGTSTP,), lambda *_: _stop_all()):
         yield
-    finally:
-        signal.signal(signal.SIGTSTP, before)
 
 
 def _stop_all() -> None:

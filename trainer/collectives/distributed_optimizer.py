@@ -6,11 +6,12 @@ averages, for all of them.
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from hvd_elastic.trainer.collectives import module_division
 from hvd_elastic.trainer.collectives.engine import IS_TORCH
-from hvd_elastic.trainer.collectives.torch_engine import data_parallel, module_division
+from hvd_elastic.trainer.collectives.this_world import TORCH
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +57,7 @@ def is_averaged(optimizer: object) -> bool:
         return is_wrapped(optimizer)
     groups = getattr(optimizer, "param_groups", ())
     is_divided = module_division.has_parts(weight for group in groups for weight in group["params"])
-    return is_divided or data_parallel.THIS_PROCESS.are_there
+    return is_divided or TORCH.models.are_there
 
 
 def is_wrapped(optimizer: object) -> bool:
@@ -94,14 +95,6 @@ def set_backward_passes(optimizer: object, passes: int) -> None:
     set_passes = getattr(optimizer, "set_backward_passes_per_step", None)
     if set_passes is not None:
         set_passes(passes)
-
-
-def split_steps(is_last: Callable[[], bool] | None) -> None:
-    """Have DistributedDataParallel average once a step, of which the passes that follow are parts; None: each is one.
-
-    `is_last`: whether the pass at hand is the last of its step. Horovod's optimizers: `set_backward_passes`.
-    """
-    data_parallel.THIS_PROCESS.split_steps(is_last)
 
 
 def forget_averaging(optimizer: Any) -> None:

@@ -1,9 +1,9 @@
-"""With which engine this process trains: chosen once, by its environment, before anything of Horovod is imported."""
+"""What its environment tells a process of its world before anything of Horovod is imported: engine, and launcher."""
 
 import os
 from typing import Final
 
-from hvd_elastic.mpijob.contract import ENV_ENGINE, Engine, Exit, HvdElasticError
+from hvd_elastic.mpijob.contract import ENV_ENGINE, ENV_RENDEZVOUS_ADDRESS, Engine, Exit, HvdElasticError
 
 
 class EngineError(HvdElasticError):
@@ -22,3 +22,8 @@ def _engine() -> Engine:
 
 ENGINE: Final = _engine()
 IS_TORCH: Final = ENGINE is Engine.TORCH
+
+
+def has_server() -> bool:
+    """Whether a launcher has given this process a rendezvous server: a standby learns of it when it is adopted."""
+    return ENV_RENDEZVOUS_ADDRESS in os.environ

@@ -2,19 +2,12 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
+from hvd_elastic.mpijob.contract import HOSTS_MIXED
 from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.collectives.torch_engine import notification_service
-
-PutBytes = Callable[[str, int, str, str, bytes], None]
-"""Sends the launcher a value: its address and port, scope and key, and the value. Raises RuntimeError."""
-
-
-class HostUpdateListener(Protocol):
-    """Who is told of host updates."""
-
-    def on_hosts_updated(self, timestamp: int, update_res: Any) -> None: ...
+from hvd_elastic.trainer.collectives.torch_engine.notification_service import HostUpdateListener, PutBytes
 
 
 def start(put_bytes: PutBytes) -> None:
@@ -56,7 +49,7 @@ def listening(listener: HostUpdateListener) -> Iterator[None]:
 def any_update() -> Any:
     """Return the update that may have added hosts and removed others."""
     if IS_TORCH:
-        return notification_service.MIXED
+        return HOSTS_MIXED
     from horovod.runner.elastic.worker import HostUpdateResult
 
     return HostUpdateResult.mixed

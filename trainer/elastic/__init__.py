@@ -8,6 +8,7 @@ Where to change what:
   `STALL_SECONDS` in `mpijob/contract.py`.
 - when a wait that cannot end ends the job: `stalls/deadlock_search.py`; `mistakes/early_end.py`.
 - find what would make `hvd.init()` crash: `world/host_name.py`, called by `init_patch.py` before each `init`.
+- what is said of a Horovod that lacks our patches of its source: `patch_check.py`.
 - find one more mistake in scripts: `mistakes/`: at the start: `script_checks.py`; once it is used:
   `unsaved_helpers.py`; in samplers, when they are iterated: `distributed_samplers.py`; where an optimizer is wrapped:
   `refused_optimizers.py`. Say what is behind an error of the script: `explained_errors.py`.

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from hvd_elastic.mpijob.contract import ENV_RESTARTS, Exit
-from hvd_elastic.trainer.collectives.this_world import WORLD
+from hvd_elastic.trainer.collectives.this_world import TORCH, WORLD
 from hvd_elastic.trainer.elastic import departure
 
 logger = logging.getLogger(__name__)
@@ -67,11 +67,10 @@ class FixedWorld:
     def on_hosts_updated(self, timestamp: int, update_res: object) -> None:
         """Begin again soon. Called by a thread of the notification service, again and again until it has been done."""
         from hvd_elastic.system.background_threads import start_thread
-        from hvd_elastic.trainer.collectives.torch_engine import data_parallel
 
         if not self._is_due.is_set():
             self._is_due.set()
-            has_passes = data_parallel.THIS_PROCESS.before_each_pass(self._begin_again_for_hosts)
+            has_passes = TORCH.models.before_each_pass(self._begin_again_for_hosts)
             wait = PASS_SECONDS if has_passes else 0.0
             start_thread("begin-again", lambda: self._begin_again_late(wait), log=logger)
 

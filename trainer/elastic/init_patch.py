@@ -9,14 +9,13 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from hvd_elastic.trainer.collectives import patch_check, wire_dtypes
+from hvd_elastic.trainer.collectives import wire_dtypes
 from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.collectives.replaced_functions import replace_init
 from hvd_elastic.trainer.collectives.setup import horovod_operations, setup_calls, torch_operations
 from hvd_elastic.trainer.collectives.this_world import TORCH, WORLD
-from hvd_elastic.trainer.collectives.torch_engine import torchrun_environment
 from hvd_elastic.trainer.data.loaders import loader_processes
-from hvd_elastic.trainer.elastic import fixed_world
+from hvd_elastic.trainer.elastic import fixed_world, patch_check
 from hvd_elastic.trainer.elastic.mistakes import script_mistake
 from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.world import rendezvous_client, world_membership
@@ -37,7 +36,7 @@ class _Arrival:
 
     def wait(self) -> None:
         """Return when a launcher has adopted this process; does nothing a second time."""
-        torchrun_environment.THIS_PROCESS.world_known()
+        TORCH.environment.world_known()
         wait, self._wait, self.has_waited = self._wait, None, True
         if wait is not None:
             wait()
@@ -84,7 +83,7 @@ def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] 
     if is_first and IS_TORCH:
         torch_operations.THIS_PROCESS.install()
     if is_first and IS_TORCH and (wait is not None or rendezvous_client.launched()):
-        torchrun_environment.THIS_PROCESS.await_world(arrival.take_place)
+        TORCH.environment.await_world(arrival.take_place)
 
 
 def _open_store() -> "Store":

@@ -26,7 +26,6 @@ from hvd_elastic.mpijob.contract import (
     Exit,
     HvdElasticError,
 )
-from hvd_elastic.trainer.collectives import patch_check
 from hvd_elastic.trainer.collectives.replaced_functions import replace_run
 from hvd_elastic.trainer.collectives.setup import setup_calls
 from hvd_elastic.trainer.collectives.this_world import WORLD
@@ -36,6 +35,7 @@ from hvd_elastic.trainer.elastic import (
     distributed_samplers,
     fixed_world,
     host_updates,
+    patch_check,
     script_signals,
     training_mark,
 )

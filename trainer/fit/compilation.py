@@ -6,10 +6,12 @@ torch.compiler's documentation: `mark_dynamic`), it compiles code for all sizes 
 form that lets a model insist on one size: then it is compiled for each, as without the mark.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
+
+from hvd_elastic.trainer.fit.evaluation import leaves
 
 
 def compiled(model: torch.nn.Module, options: bool | Mapping[str, Any]) -> torch.nn.Module:
@@ -25,17 +27,6 @@ def mark_batch(batch: Any) -> None:
     """Mark the first dimension of each tensor of a batch as one that varies."""
     import torch._dynamo
 
-    for tensor in _tensors(batch):
-        if tensor.dim():
-            torch._dynamo.maybe_mark_dynamic(tensor, 0)
-
-
-def _tensors(batch: Any) -> Iterator[torch.Tensor]:
-    if isinstance(batch, torch.Tensor):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for value in batch.values():
-            yield from _tensors(value)
-    elif isinstance(batch, list | tuple):
-        for value in batch:
-            yield from _tensors(value)
+    for leaf in leaves(batch):
+        if isinstance(leaf, torch.Tensor) and leaf.dim():
+            torch._dynamo.maybe_mark_dynamic(leaf, 0)

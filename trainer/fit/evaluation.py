@@ -1,6 +1,6 @@
 """Evaluation on all workers together: every sample exactly once, at any world size."""
 
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -69,15 +69,16 @@ def _means(sums: Mapping[str, float], world: TrainingWorld) -> dict[str, float]:
 
 def samples_in(batch: Any) -> int:
     """Return the number of samples in a collated batch: the length of its first tensor."""
-    return len(next(_leaves(batch)))
+    return len(next(leaves(batch)))
 
 
-def _leaves(batch: Any) -> Iterator[Sized]:
+def leaves(batch: Any) -> Iterator[Any]:
+    """Yield what a collated batch is made of: its tensors, in most cases."""
     if isinstance(batch, Mapping):
         for value in batch.values():
-            yield from _leaves(value)
+            yield from leaves(value)
     elif isinstance(batch, list | tuple):
         for value in batch:
-            yield from _leaves(value)
+            yield from leaves(value)
     else:
         yield batch

@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.system.plain_words import count_words
-from hvd_elastic.trainer.collectives.torch_engine.module_division import is_divided
+from hvd_elastic.trainer.collectives.module_division import is_divided
 from hvd_elastic.trainer.fit.best_model import KeepBest
 from hvd_elastic.trainer.fit.early_stop import EarlyStop
 from hvd_elastic.trainer.fit.precision import Precision

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import torch
 
-from hvd_elastic.trainer.collectives.torch_engine import module_division
+from hvd_elastic.trainer.collectives import module_division
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.shares import Bucket, ParameterSpec, Piece, Share, buckets_of
 

@@ -7,8 +7,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from hvd_elastic.system.plain_words import count_words
+from hvd_elastic.trainer.collectives.library_worlds import prepared_loader
 from hvd_elastic.trainer.collectives.this_world import WORLD
-from hvd_elastic.trainer.collectives.torch_engine.library_worlds import prepared_loader
 from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.batches import Batches, count_samples
 from hvd_elastic.trainer.data.loaders.loader import Collate

@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 
-from hvd_elastic.trainer.collectives import distributed_optimizer
+from hvd_elastic.trainer.collectives import distributed_optimizer, module_division
 from hvd_elastic.trainer.collectives.this_world import WORLD
-from hvd_elastic.trainer.collectives.torch_engine import module_division
 from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer

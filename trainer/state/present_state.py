@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
-from hvd_elastic.trainer.collectives.distributed_optimizer import script_optimizer, split_steps, sums_gradients
-from hvd_elastic.trainer.collectives.this_world import WORLD
+from hvd_elastic.trainer.collectives.distributed_optimizer import script_optimizer, sums_gradients
+from hvd_elastic.trainer.collectives.this_world import TORCH, WORLD
 from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.loop_hints import Counts
 from hvd_elastic.trainer.data.pass_options import PassOptions
@@ -88,7 +88,7 @@ class PresentState:
             )
         passes = options.backward_passes(WORLD.rank(), WORLD.size())
         self.hooks.set_backward_passes(passes)
-        split_steps(None if passes is None else lambda: self.batches.current.last)
+        TORCH.models.split_steps(None if passes is None else lambda: self.batches.current.last)
         self.batches.hints.step_begun(self.counts)
 
     def counts(self) -> Counts:

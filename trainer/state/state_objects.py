@@ -8,8 +8,8 @@ import torch
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.trainer.checkpoint.module_names import under_names_of, under_plain_names
+from hvd_elastic.trainer.collectives import module_division
 from hvd_elastic.trainer.collectives.horovod_classes import ElasticSampler
-from hvd_elastic.trainer.collectives.torch_engine import module_division
 from hvd_elastic.trainer.sharding.sharded_content import ShardedObject
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.state.divided.division import Divided, divide_anew, divided_object

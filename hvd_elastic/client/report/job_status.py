@@ -97,8 +97,8 @@ def status(cluster: ClusterClient, name: str, namespace: str | None = None) -> J
 
 def job_status(facts: JobFacts) -> JobStatus:
     """What these facts say."""
-    found, live = find_state(facts), facts.live
-    workers = worker_statuses(facts, trains=found.state in {JobState.TRAINING, JobState.STALLED})
+    found, live, slow = find_state(facts), facts.live, slow_now(facts.ledger or ())
+    workers = worker_statuses(facts, trains=found.state in {JobState.TRAINING, JobState.STALLED}, slow=slow)
     account = account_of(facts)
     lowest, highest = worker_bounds(facts.job)
     training = found.state is JobState.TRAINING
@@ -125,7 +125,7 @@ def job_status(facts: JobFacts) -> JobStatus:
         durable_age_seconds=facts.now - live.durable if live and live.durable else None,
         save_error=live.save_error if live and not found.state.is_final else "",
         rejected=live.rejected if live else "",
-        slow=slow_now(facts.ledger or ()) if training else (),
+        slow=slow if training else (),
         samples=live.samples if live else "",
         resizes=account.resizes,
         pause_seconds=account.pause_seconds,

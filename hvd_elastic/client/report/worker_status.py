@@ -13,8 +13,7 @@ from hvd_elastic.client.report.missing_pods import missing_worker_words
 from hvd_elastic.client.report.words.cause_words import departure_words, disruption_words, placement_words
 from hvd_elastic.client.report.words.start_words import start_words
 from hvd_elastic.client.report.words.time_words import event_time
-from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving, WorldChanged
-from hvd_elastic.discovery.ledger.history.slow_rank_history import slow_now
+from hvd_elastic.discovery.ledger.entries import Departure, RankSlow, WorkerBound, WorkerLeaving, WorldChanged
 from hvd_elastic.discovery.ledger.preemptor import preemptor
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import LABEL_FLOOR, LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
@@ -60,13 +59,16 @@ class WorkerStatus:
     """Whether it has the class of the job's floor: inference does not preempt it."""
 
 
-def worker_statuses(facts: JobFacts, *, trains: bool = True) -> tuple[WorkerStatus, ...]:
+def worker_statuses(facts: JobFacts, *, trains: bool = True, slow: Iterable[RankSlow] = ()) -> tuple[WorkerStatus, ...]:
     """The workers that are there or asked for, in the order of their indexes.
 
-    `trains`: whether the job does now. If not, the last world of the ledger is no longer there.
+    Args:
+        facts: of the job.
+        trains: whether the job does now. If not, the last world of the ledger is no longer there.
+        slow: its slow ranks.
     """
     pods = {pod["metadata"]["name"]: pod for pod in (*facts.unlabelled, *facts.pods_of(Role.WORKER))}
-    past, training = _PastPods.of(facts), _who_trains(facts) if trains else ()
+    past, training = _PastPods.of(facts, slow), _who_trains(facts) if trains else ()
     surplus = _surplus_words(facts.job, len(training)) if training else ""
     names = sorted({*pods, *facts.asked_workers}, key=_index)
     return tuple(
@@ -178,7 +180,7 @@ class _PastPods:
     """By UID: how many times as long as the others' a rank of it takes."""
 
     @classmethod
-    def of(cls, facts: JobFacts) -> "_PastPods":
+    def of(cls, facts: JobFacts, slow: Iterable[RankSlow]) -> "_PastPods":
         entries = [entry for entry in facts.ledger or () if isinstance(entry, WorkerBound | WorkerLeaving)]
         departures = {
             leaving.uid: leaving
@@ -193,8 +195,8 @@ class _PastPods:
             if uid:
                 known = seen.setdefault(name, {})
                 known[uid] = min(unix, known.get(uid, unix))
-        slow = sorted(slow_now(facts.ledger or ()), key=lambda each: each.times)  # the slowest rank of each pod counts
-        return cls(seen=seen, departures=departures, slow={each.uid: each.times for each in slow})
+        slowest = sorted(slow, key=lambda each: each.times)  # the slowest rank of each pod counts
+        return cls(seen=seen, departures=departures, slow={each.uid: each.times for each in slowest})
 
     def first_heard(self, name: str, uid: str) -> float:
         """When this pod was first heard of, in Unix seconds; 0: it is not known."""

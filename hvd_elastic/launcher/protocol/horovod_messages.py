@@ -27,16 +27,11 @@ from hvd_elastic.launcher.protocol.plain_pickle import (
     load_containers,
     load_reply,
 )
-from hvd_elastic.mpijob.contract import HvdElasticError
+from hvd_elastic.mpijob.contract import HOSTS_MIXED, HvdElasticError
 from hvd_elastic.system.untrusted_values import json_object
 
 CONNECT_SECONDS: Final = 2.0
 """For one address. Horovod has no limit here: a lost host holds its driver's lock for minutes."""
-
-_MIXED: Final = 3
-"""Hosts were added and removed: `HostUpdateResult.mixed` of horovod 0.28.1."""
-
-_DIGEST_BYTES: Final = 32
 
 _MOST_ADDRESSES: Final = 32
 """Of one worker: each that does not answer holds a notification up for CONNECT_SECONDS."""
@@ -129,7 +124,8 @@ class Registration:
         Stamps are nanoseconds: with Horovod's whole seconds the second of two changes can be lost.
         """
         self._ask(
-            _Request(kind="HostsUpdatedRequest", arguments={"timestamp": stamp_nanoseconds, "res": _MIXED}), _connect
+            _Request(kind="HostsUpdatedRequest", arguments={"timestamp": stamp_nanoseconds, "res": HOSTS_MIXED}),
+            _connect,
         )
 
     def ping(self) -> None:
@@ -159,7 +155,7 @@ class Registration:
             connection.makefile("wb") as writer,
         ):
             self._write(request, writer)
-            digest = reader.read(_DIGEST_BYTES)
+            digest = reader.read(hashlib.sha256().digest_size)
             (length,) = struct.unpack("i", reader.read(4))
             message = reader.read(max(0, min(length, MOST_BYTES)))
             if not hmac.compare_digest(_digest(self.key, message), digest):

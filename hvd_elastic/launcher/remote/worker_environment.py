@@ -8,7 +8,7 @@ from hvd_elastic.launcher.core.slot_placement import Slot
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.launcher.remote.host_addresses import HostAddresses
 from hvd_elastic.launcher.remote.network_interfaces import interface_address, interface_towards
-from hvd_elastic.mpijob.contract import ENV_RENDEZVOUS_TOKEN, ENV_RUN_DIR
+from hvd_elastic.mpijob.contract import ENV_RENDEZVOUS_ADDRESS, ENV_RENDEZVOUS_PORT, ENV_RENDEZVOUS_TOKEN, ENV_RUN_DIR
 
 GLOO_TIMEOUT_SECONDS: Final = 10
 
@@ -45,9 +45,8 @@ def worker_environment(
         **inherited,
         **slot.environment(),
         "PYTHONUNBUFFERED": "1",
-        # Horovod and its patch `ipv6` read it as a part of a URL.
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": f"[{address}]" if ":" in address else address,
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        ENV_RENDEZVOUS_ADDRESS: f"[{address}]" if ":" in address else address,
+        ENV_RENDEZVOUS_PORT: str(port),
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_IFACE": gloo_interface,

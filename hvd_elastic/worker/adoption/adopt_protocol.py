@@ -48,11 +48,6 @@ class AdoptedCommand:
         environment = {os.fsdecode(name): os.fsdecode(value) for name, equals, value in pairs if name and equals}
         return cls(argv=tuple(map(os.fsdecode, argv)), directory=os.fsdecode(directory), environment=environment)
 
-    def encode(self) -> bytes:
-        """Return the memory file's content, as `decode` reads it."""
-        variables = [f"{name}={value}" for name, value in self.environment.items()]
-        return b"\0".join(os.fsencode(field) for field in (self.directory, str(len(self.argv)), *self.argv, *variables))
-
 
 @dataclass(slots=True, kw_only=True)
 class AdoptRequest:
@@ -104,13 +99,6 @@ def receive(connection: socket.socket) -> AdoptRequest | None:
 def send(connection: socket.socket, request: AdoptRequest) -> None:
     """Send `request` on. Raises OSError (sendmsg(2))."""
     socket.send_fds(connection, [HAND_OVER], [request.memory, *request.stdio])
-
-
-def memory_file(command: AdoptedCommand) -> int:
-    """Return a descriptor of a memory file that holds `command`."""
-    descriptor = os.memfd_create("hvd-elastic-adopt")
-    os.write(descriptor, command.encode())
-    return descriptor
 
 
 def _close(descriptors: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.mpijob.contract import ENV_HOST_ADDRESS
-from hvd_elastic.worker.adoption.adopt_protocol import AdoptedCommand, AdoptRequest, BadRequestError, memory_file
+from hvd_elastic.worker.adoption.adopt_protocol import AdoptedCommand, AdoptRequest, BadRequestError
 from hvd_elastic.worker.adoption.adopted_environment import KEPT, adopted_environment, with_interfaces
 
 texts = st.binary(max_size=8).map(lambda data: os.fsdecode(data.replace(b"\0", b"\n")))
@@ -17,9 +17,12 @@ names = texts.map(lambda text: "N" + text.replace("=", "-"))
 
 @given(st.lists(texts, min_size=1, max_size=3), texts, st.dictionaries(names, texts, max_size=3))
 def test_a_command_survives_the_way(argv: list[str], directory: str, environment: dict[str, str]) -> None:
-    command = AdoptedCommand(argv=tuple(argv), directory=directory, environment=environment)
-    request = AdoptRequest(memory=memory_file(command), stdio=(-1, -1, -1))
-    assert request.read() == command
+    """In the form in which `adopt_client.py` sends it."""
+    variables = [f"{name}={value}" for name, value in environment.items()]
+    memory = os.memfd_create("command")
+    os.write(memory, b"\0".join(map(os.fsencode, (directory, str(len(argv)), *argv, *variables))))
+    request = AdoptRequest(memory=memory, stdio=(-1, -1, -1))
+    assert request.read() == AdoptedCommand(argv=tuple(argv), directory=directory, environment=environment)
     request.close()
     request.close()
 

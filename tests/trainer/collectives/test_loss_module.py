@@ -17,7 +17,7 @@ from datetime import timedelta
 import torch
 from torch.distributed import FileStore
 
-from hvd_elastic.trainer.collectives.distributed_optimizer import average_gradients, split_steps
+from hvd_elastic.trainer.collectives.distributed_optimizer import average_gradients
 from hvd_elastic.trainer.collectives.this_world import TORCH as world
 from hvd_elastic.trainer.collectives.torch_engine import torch_world
 
@@ -38,7 +38,7 @@ def loss(model, batch):
 averaged, optimizer = average_gradients(loss, model, torch.optim.SGD(model.parameters(), lr=1.0))
 for passes in json.loads(sys.argv[2]):
     is_last = False
-    split_steps(lambda: is_last)
+    world.models.split_steps(lambda: is_last)
     for number, batch in enumerate(passes[rank], start=1):
         is_last = number == len(passes[rank])
         averaged(model, batch).backward()

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from hvd_elastic.launcher.protocol.horovod_messages import Form, HorovodMessageError, Registration
-from hvd_elastic.trainer.collectives.torch_engine.notification_service import MIXED, NotificationService
+from hvd_elastic.mpijob.contract import HOSTS_MIXED
+from hvd_elastic.trainer.collectives.torch_engine.notification_service import NotificationService
 
 
 class Listener:
@@ -45,7 +46,7 @@ def test_the_launcher_reaches_it(service: NotificationService, registration: Reg
     listener = Listener()
     with service.listening(listener):
         registration.notify(5)
-    assert listener.told == [(5, MIXED)]
+    assert listener.told == [(5, HOSTS_MIXED)]
 
 
 def test_who_does_not_know_its_key_tells_it_nothing(service: NotificationService, registration: Registration) -> None:

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -16,9 +15,8 @@ from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWor
 from hvd_elastic.trainer.elastic import horovod_patches
 from testbed.thread_world import Meeting, ThreadTrainingWorld, in_each_rank, next_world, together
 from tests.trainer.collectives import world_cases
-from tests.trainer.elastic.bare_world import ends, world
+from tests.trainer.elastic.bare_world import run_cases
 
-SCRIPT = Path(world_cases.__file__)
 WITHOUT_HOROVOD = "import runpy, sys; sys.modules['horovod'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
 """`python -c`, which runs the script that follows."""
 
@@ -50,10 +48,7 @@ def test_torchs_world_of_one(case: Callable[[TrainingWorld], None]) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("size", [2, 3])
 def test_horovods_world(size: int) -> None:
-    with world([str(SCRIPT)], size) as processes:
-        for code, said in map(ends, processes):
-            assert code == 0, said
-            assert said.endswith("all done\n"), said
+    run_cases([world_cases.__file__], size)
 
 
 @pytest.mark.process
@@ -61,10 +56,7 @@ def test_horovods_world(size: int) -> None:
 @pytest.mark.parametrize("size", [2, 3])
 def test_torchs_world_where_no_horovod_can_be_imported(size: int) -> None:
     without = [sys.executable, "-c", WITHOUT_HOROVOD]
-    with world([str(SCRIPT)], size, python=without, HVD_ELASTIC_ENGINE="torch") as processes:
-        for code, said in map(ends, processes):
-            assert code == 0, said
-            assert said.endswith("all done\n"), said
+    run_cases([world_cases.__file__], size, python=without, HVD_ELASTIC_ENGINE="torch")
 
 
 def test_ranks_on_two_hosts() -> None:

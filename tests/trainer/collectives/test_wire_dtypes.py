@@ -8,17 +8,14 @@ from horovod.torch import mpi_ops
 from hvd_elastic.trainer.collectives import wire_dtypes
 from hvd_elastic.trainer.elastic import horovod_patches
 from tests.trainer.collectives import dtype_cases
-from tests.trainer.elastic.bare_world import ends, world
+from tests.trainer.elastic.bare_world import run_cases
 
 
 @pytest.mark.process
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("size", [pytest.param(2, marks=pytest.mark.core), 3])
 def test_scripts_need_not_know(size: int) -> None:
-    with world([dtype_cases.__file__], size) as processes:
-        for code, said in map(ends, processes):
-            assert code == 0, said
-            assert said.endswith("all done\n"), said
+    run_cases([dtype_cases.__file__], size)
 
 
 def test_a_result_that_nobody_waited_for_is_not_written_in_the_next_world() -> None:

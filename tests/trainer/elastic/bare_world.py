@@ -73,6 +73,14 @@ def world(
         server._httpd.server_close()
 
 
+def run_cases(script: Sequence[str], size: int, *, python: Sequence[str] | None = None, **environment: str) -> None:
+    """Run a script's cases in a world; every rank must come to the end of all of them."""
+    with world(script, size, handler=RendezvousHandler, python=python, **environment) as processes:
+        for code, said in map(ends, processes):
+            assert code == 0, said
+            assert said.endswith("all done\n"), said
+
+
 def ends(process: subprocess.Popen[str]) -> tuple[int | None, str]:
     """Return a process's exit code and output; None and what it has said if it does not end."""
     try:

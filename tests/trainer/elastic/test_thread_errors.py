@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hvd_elastic.mpijob.contract import ENV_RENDEZVOUS_ADDRESS
 from hvd_elastic.trainer.elastic.mistakes.early_end import EarlyEnd
 from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.stalls.stall_watch import StallWatch
@@ -52,7 +53,7 @@ def test_ended(store: LauncherStore, monkeypatch: pytest.MonkeyPatch, caplog: py
 
 def test_init_watch(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A world that waits for a dead member is ended all the same."""
-    monkeypatch.setattr(rendezvous_client, "has_server", lambda: True)
+    monkeypatch.setenv(ENV_RENDEZVOUS_ADDRESS, "127.0.0.1")
     monkeypatch.setattr(rendezvous_client, "launched", lambda: False)
     monkeypatch.setattr(rendezvous_client, "is_world_broken", lambda _: True)
     failing = fails_once(monkeypatch, rendezvous_client, "is_world_broken")

@@ -1,11 +1,11 @@
-"""Run on each rank of a static world: a case asserts, and says its name when it is done.
+"""Run on each rank of a static world, with those of `share_cases.py`.
 
 Gradients are multiples of 1/8 that follow from the rank, so that their sums are exact in any order: what the sharded
 optimizer comes to must be what the plain one comes to, to the bit, at every size.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import horovod.torch as hvd
@@ -16,11 +16,11 @@ from torch import nn, optim
 import hvd_elastic as elastic
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.sharding import parameter_buckets, share_transfer, step_communication
-from hvd_elastic.trainer.sharding.committed_shares import SharesLostError
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.sharded_content import ShardedContent
 from hvd_elastic.trainer.sharding.shares import WHOLE
 from hvd_elastic.trainer.state.elastic_state import State
+from tests.trainer.state.share_cases import ShareCases, run
 
 KINDS: tuple[tuple[Any, dict[str, Any]], ...] = (
     (optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
@@ -260,33 +260,6 @@ def what_cannot_work_is_said() -> None:
 # --- In a State ------------------------------------------------------------------------------------------------------
 
 
-def state_in_training(steps: int = 2, checkpoint: str | None = None) -> State:
-    model = model_of(seed=hvd.rank())
-    optimizer = elastic.ShardedOptimizer(groups_of(model), optim.AdamW, lr=0.01)
-    state = State(model=model, optimizer=optimizer, note="", checkpoint=checkpoint)
-    state.sync()
-    take_steps(state, range(steps))
-    return state
-
-
-def take_steps(state: State, steps: range) -> None:
-    for step in steps:
-        set_gradients(state.model, step, hvd.rank())
-        state.optimizer.step()
-        state.note = f"after {step}"
-        state._commit_now()
-
-
-def die_and_come_back(state: State) -> None:
-    """This process holds nothing any more, as one that has just been started."""
-    state._commits.memory.forget()
-    state._sharded._shares._generations = []
-    for weight in state.model.parameters():
-        weight.data.fill_(float("nan"))
-    state.optimizer.place(ShardedContent.empty(state.optimizer.buckets, WHOLE))
-    state._present.progress = type(state._present.progress)()
-
-
 def reference_after(steps: int, size: int | None = None) -> tuple[nn.Module, Any]:
     """The undisturbed run without shards. `size`: over how many ranks the gradients are averaged."""
     reference = model_of(seed=0)
@@ -297,86 +270,32 @@ def reference_after(steps: int, size: int | None = None) -> tuple[nn.Module, Any
     return reference, plain
 
 
-def goes_on_as_undisturbed(state: State, done: int) -> None:
-    assert state.note == f"after {done - 1}"
-    assert state.step_count == done
-    take_steps(state, range(done, done + 2))
-    reference, _ = reference_after(done + 2)
-    assert same(state.model, reference)
+class OfAnOptimizer(ShareCases):
+    """With the optimizer alone shared out."""
+
+    names = ("optimizer",)
+
+    def fresh(self, checkpoint: str | None) -> State:
+        model = model_of(seed=hvd.rank())
+        optimizer = elastic.ShardedOptimizer(groups_of(model), optim.AdamW, lr=0.01)
+        return State(model=model, optimizer=optimizer, note="", checkpoint=checkpoint)
+
+    def step(self, state: State, number: int) -> None:
+        train(state.model, state.optimizer, range(number, number + 1))
+
+    def lose(self, state: State) -> None:
+        for weight in state.model.parameters():
+            weight.data.fill_(float("nan"))
+        state.optimizer.place(ShardedContent.empty(state.optimizer.buckets, WHOLE))
+
+    def is_undisturbed(self, state: State, steps: int) -> bool:
+        return same(state.model, reference_after(steps)[0])
+
+    def check_saved(self, saved: Any, steps: int) -> None:
+        is_that_of(reference_after(steps)[1], saved["optimizer"])
 
 
-def has_copies(state: State) -> None:
-    """Whether this rank has the share of the rank across the ring, as that rank has committed it."""
-    mine = state._commits.last["objects"]["optimizer"]["shards"]
-    everyone = hvd.allgather_object(mine)
-    if hvd.size() > 1:
-        (*_, last) = state._sharded._shares._generations
-        assert last.step == state.step_count
-        assert last.share.rank == (hvd.rank() - hvd.size() // 2) % hvd.size()
-        theirs = everyone[last.share.rank]
-        for one, other in zip(last.shards["optimizer"], theirs, strict=True):
-            assert one.keys() == other.keys() == {"exp_avg", "exp_avg_sq"}
-            assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def a_commit_has_a_copy_across_the_ring() -> None:
-    state = state_in_training()
-    has_copies(state)
-    goes_on_as_undisturbed(state, 2)
-
-
-def going_back_takes_the_share_along() -> None:
-    state = state_in_training()
-    set_gradients(state.model, 7, hvd.rank())
-    state.optimizer.step()
-    state.note = "undone"
-    state.restore()
-    goes_on_as_undisturbed(state, 2)
-
-
-def a_lost_rank_costs_no_commit() -> None:
-    for lost in range(hvd.size()):
-        state = state_in_training(3)
-        if hvd.rank() == lost:
-            die_and_come_back(state)
-        state.sync()
-        has_copies(state)
-        goes_on_as_undisturbed(state, 3)
-
-
-def ranks_lost_one_after_the_other_cost_no_commit() -> None:
-    """What is lost second is what the first one got back, before any commit has copied it again."""
-    state = state_in_training(3)
-    for lost in (0, hvd.size() // 2, 0):
-        if hvd.rank() == lost:
-            die_and_come_back(state)
-        state.sync()
-        has_copies(state)
-    goes_on_as_undisturbed(state, 3)
-
-
-def a_death_in_the_middle_of_a_commit_goes_back_to_the_one_before() -> None:
-    """The others have committed, and the copy of the lost rank's share was not made."""
-    state = state_in_training(3)
-    lost = hvd.size() - 1
-    if hvd.rank() == lost:
-        die_and_come_back(state)
-    else:
-        set_gradients(state.model, 8, hvd.rank())
-        state.model[0].weight.data += 1
-        state._present.progress.commits += 1
-        state.note = "half"
-        state.save()
-    state.sync()
-    goes_on_as_undisturbed(state, 3)
-
-
-def a_share_lost_with_its_copy_is_said() -> None:
-    state = state_in_training()
-    if hvd.rank() in (1, (1 + hvd.size() // 2) % hvd.size()):
-        die_and_come_back(state)
-    with pytest.raises(SharesLostError, match="the job has no durable tier"):
-        state.sync()
+SHARES = OfAnOptimizer()
 
 
 def is_that_of(plain: Any, whole: Any) -> None:
@@ -388,67 +307,40 @@ def is_that_of(plain: Any, whole: Any) -> None:
         assert all(torch.equal(value, whole["state"][number][name]) for name, value in values.items())
 
 
-def a_durable_checkpoint_is_that_of_the_plain_optimizer() -> None:
-    place = f"file://{sys.argv[2]}"
-    state = state_in_training(checkpoint=place)
-    state.end_training()
-    state._commits.durable.close()
-    if hvd.rank() == 0:
-        is_that_of(reference_after(2)[1], elastic.load(place)["optimizer"])
-    elastic.agree(None)
-
-
 def it_restores_in_a_world_of_another_size() -> None:
-    state = state_in_training(0, checkpoint=f"file://{sys.argv[2]}")
+    state = SHARES.in_training(0, checkpoint=f"file://{sys.argv[2]}")
     assert state.note == "after 1"
     reference, plain = reference_after(2, size=int(sys.argv[3]))
     assert same(state.model, reference)
     whole = state.optimizer.full_state_dict()
     if hvd.rank() == 0:
         is_that_of(plain, whole)
-    take_steps(state, range(2, 3))
+    SHARES.take_steps(state, range(2, 3))
     set_mean_gradients(reference, 2, hvd.size())
     plain.step()
     assert same(state.model, reference)
 
 
-def main(cases: list[Callable[[], None]]) -> None:
+def cases() -> Iterator[Callable[[], None]]:
+    """Those of this process's arguments: a world's size, a folder of checkpoints, the size of the world before."""
+    size, *folder = sys.argv[1:]
+    if folder:
+        is_second = len(folder) > 1
+        yield it_restores_in_a_world_of_another_size if is_second else SHARES.a_durable_checkpoint_is_the_plain_one
+        return
+    yield steps_are_those_of_the_plain_optimizer
+    yield weights_in_bfloat16_and_complex_ones_are_those_of_the_plain_optimizer
+    yield all_of_it_is_a_plain_state_dict
+    yield gradients_are_clipped_by_the_norm_of_all
+    yield a_gradient_scaler_goes_as_with_horovod
+    yield what_cannot_work_is_said
+    if int(size) > 1:
+        yield a_reducescatter_comes_to_the_same
+    yield from SHARES.of_size(int(size))
+
+
+if __name__ == "__main__":
     elastic.init()
     parameter_buckets.BUCKET_ELEMENTS = 100  # type: ignore[misc]
     share_transfer.MESSAGE_BYTES = 80  # type: ignore[misc]
-    for case in cases:
-        case()
-        print(f"done: {case.__name__}", flush=True)
-    print("all done", flush=True)
-
-
-EVERYWHERE: list[Callable[[], None]] = [
-    steps_are_those_of_the_plain_optimizer,
-    weights_in_bfloat16_and_complex_ones_are_those_of_the_plain_optimizer,
-    all_of_it_is_a_plain_state_dict,
-    gradients_are_clipped_by_the_norm_of_all,
-    a_gradient_scaler_goes_as_with_horovod,
-    what_cannot_work_is_said,
-    a_commit_has_a_copy_across_the_ring,
-    going_back_takes_the_share_along,
-]
-IN_COMPANY: list[Callable[[], None]] = [
-    a_reducescatter_comes_to_the_same,
-    a_lost_rank_costs_no_commit,
-    ranks_lost_one_after_the_other_cost_no_commit,
-    a_death_in_the_middle_of_a_commit_goes_back_to_the_one_before,
-]
-OF_SEVERAL: list[Callable[[], None]] = [a_share_lost_with_its_copy_is_said]
-
-if __name__ == "__main__":
-    size = int(sys.argv[1])
-    if len(sys.argv) > 2:
-        main(
-            [
-                it_restores_in_a_world_of_another_size
-                if len(sys.argv) > 3
-                else a_durable_checkpoint_is_that_of_the_plain_optimizer
-            ]
-        )
-    else:
-        main([*EVERYWHERE, *(IN_COMPANY if size > 1 else []), *(OF_SEVERAL if size > 2 else [])])
+    run(cases())

@@ -67,7 +67,11 @@ class SetupHistory:
 
     results: list[SetupResult] = field(default_factory=list)
     parameters: "list[torch.Tensor | None]" = field(default_factory=list)
-    """Of `hvd.broadcast_parameters`, tensor by tensor. None: the State brings it."""
+    """Of `hvd.broadcast_parameters`, tensor by tensor. None: the State brings it.
+
+    Apart from the results: what the State brings may be large, and is never copied; and one that joins may send more or
+    fewer of it than those that began, such as none where it has found a checkpoint.
+    """
 
     @property
     def has_values(self) -> bool:

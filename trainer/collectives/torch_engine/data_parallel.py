@@ -117,7 +117,7 @@ class DataParallelModels:
     def split_steps(self, is_last: Callable[[], bool] | None) -> None:
         """Average in the last backward pass of each step alone. `is_last`: the micro-batch at hand is a step's last.
 
-        None: each backward pass is a step of its own.
+        None: each backward pass is a step of its own. Horovod's optimizers: `set_backward_passes`.
         """
         self._is_last, self._has_split = is_last or _always, self._has_split or is_last is not None
 

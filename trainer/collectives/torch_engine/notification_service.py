@@ -19,15 +19,11 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from typing import Any, Final, Protocol
 
-from hvd_elastic.mpijob.contract import ADDRESSES_SCOPE
+from hvd_elastic.mpijob.contract import ADDRESSES_SCOPE, ENV_RENDEZVOUS_ADDRESS, ENV_RENDEZVOUS_PORT, HOSTS_MIXED
 from hvd_elastic.system.background_threads import start_thread
 
 logger = logging.getLogger(__name__)
 
-MIXED: Final = 3
-"""Hosts were added and removed (`HostUpdateResult.mixed` of horovod 0.28.1)."""
-
-_DIGEST_BYTES: Final = 32
 _LENGTH: Final = struct.Struct("i")
 _MOST_BYTES: Final = 4096
 """Of a message; the launcher's have some eighty."""
@@ -35,7 +31,13 @@ _SECONDS: Final = 10.0
 """For one request."""
 
 
-class _Listener(Protocol):
+PutBytes = Callable[[str, int, str, str, bytes], None]
+"""Sends the launcher a value: its address and port, scope and key, and the value. Raises RuntimeError."""
+
+
+class HostUpdateListener(Protocol):
+    """Who is told of host updates."""
+
     def on_hosts_updated(self, timestamp: int, update_res: Any) -> None: ...
 
 
@@ -43,18 +45,18 @@ class NotificationService:
     """The service of one process."""
 
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(_DIGEST_BYTES)
-        self._listener: _Listener | None = None
+        self._key = secrets.token_bytes()
+        self._listener: HostUpdateListener | None = None
         self._server: socketserver.BaseServer | None = None
 
-    def start(self, put_bytes: Callable[[str, int, str, str, bytes], None]) -> None:
+    def start(self, put_bytes: PutBytes) -> None:
         """Listen, and register with the launcher; nothing without one, or a second time.
 
         Raises:
             RuntimeError: the launcher does not take the registration.
             OSError: there is no port.
         """
-        launcher = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
+        launcher = os.environ.get(ENV_RENDEZVOUS_ADDRESS)
         if launcher is None or self._server is not None:
             return
         interface = os.environ.get("HOROVOD_GLOO_IFACE", "")
@@ -66,7 +68,7 @@ class NotificationService:
         table = {interface: [(address, port) for address in addresses[:1]]}
         body = json.dumps({"addresses": table, "secret_key": self._key.hex()}).encode()
         name = f"{os.environ['HOROVOD_HOSTNAME']}:{os.environ['HOROVOD_LOCAL_RANK']}"
-        put_bytes(launcher, int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"]), ADDRESSES_SCOPE, name, body)
+        put_bytes(launcher, int(os.environ[ENV_RENDEZVOUS_PORT]), ADDRESSES_SCOPE, name, body)
 
     def stop(self) -> None:
         """Listen no more; does nothing if it does not."""
@@ -75,7 +77,7 @@ class NotificationService:
             self._server.server_close()
 
     @contextlib.contextmanager
-    def listening(self, listener: _Listener) -> Iterator[None]:
+    def listening(self, listener: HostUpdateListener) -> Iterator[None]:
         """Tell the listener of host updates."""
         self._listener = listener
         try:
@@ -91,7 +93,7 @@ class NotificationService:
         if not isinstance(content, dict) or content.get("type") != "HostsUpdatedRequest":
             raise ValueError("not a message of the launcher's")
         if self._listener is not None:
-            self._listener.on_hosts_updated(int(content["arguments"]["timestamp"]), MIXED)
+            self._listener.on_hosts_updated(int(content["arguments"]["timestamp"]), HOSTS_MIXED)
         return b'{"type": "AckResponse", "arguments": {}}'
 
     def sign(self, message: bytes) -> bytes:
@@ -106,7 +108,7 @@ class NotificationService:
             def handle(self) -> None:
                 """Answer one message; hang up on what is none of the launcher's."""
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError, struct.error, HTTPException):
-                    digest = self.rfile.read(_DIGEST_BYTES)
+                    digest = self.rfile.read(hashlib.sha256().digest_size)
                     (length,) = _LENGTH.unpack(self.rfile.read(_LENGTH.size))
                     message = self.rfile.read(min(max(length, 0), _MOST_BYTES))
                     if hmac.compare_digest(digest, service.sign(message)):

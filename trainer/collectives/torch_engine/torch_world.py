@@ -17,9 +17,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_RESTARTS
-from hvd_elastic.trainer.collectives import collective_calls
-from hvd_elastic.trainer.collectives.torch_engine import data_parallel, library_worlds
-from hvd_elastic.trainer.collectives.torch_engine.torchrun_environment import torchrun_variables
+from hvd_elastic.trainer.collectives import collective_calls, library_worlds
+from hvd_elastic.trainer.collectives.engine import has_server
+from hvd_elastic.trainer.collectives.torch_engine import data_parallel
+from hvd_elastic.trainer.collectives.torch_engine.torchrun_environment import TorchrunEnvironment, torchrun_variables
 from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, UnformedWorldError
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class TorchTrainingWorld:
     """A `TrainingWorld`. One thread calls its operations, all ranks in the same order."""
 
     def __init__(self) -> None:
+        self.environment = TorchrunEnvironment()
+        """In which the script reads of the world."""
+        self.models = data_parallel.THIS_PROCESS
+        """Of the script, in DistributedDataParallel."""
         self._open_store: OpenStore | None = None
         self._first: Callable[[Callable[[], None]], None] | None = None
         self._has_begun = False
@@ -75,7 +80,7 @@ class TorchTrainingWorld:
         if is_first:
             self._first, self._open_store, self._by_script = first, open_store, by_script
             self._take_scripts_groups()
-            data_parallel.THIS_PROCESS.install()
+            self.models.install()
         return is_first
 
     def _take_scripts_groups(self) -> None:
@@ -116,7 +121,7 @@ class TorchTrainingWorld:
             self._init_process_group = distributed.init_process_group
         if interface := os.environ.get("HOROVOD_GLOO_IFACE"):
             os.environ["GLOO_SOCKET_IFNAME"] = interface
-        is_alone = self._open_store is None or "HOROVOD_GLOO_RENDEZVOUS_ADDR" not in os.environ
+        is_alone = self._open_store is None or not has_server()
         self.tell_script()
         self._worlds += 1
         # torch counts groups to name them, by which members find each other, and goes on from one that has not formed
@@ -137,7 +142,7 @@ class TorchTrainingWorld:
             if distributed.is_initialized():
                 distributed.destroy_process_group()
             raise UnformedWorldError(str(error)) from error
-        data_parallel.THIS_PROCESS.enter_world()
+        self.models.enter_world()
 
     def tell_script(self) -> None:
         """Set what `torchrun` tells a script and its libraries, of the world that is about to form."""
@@ -160,7 +165,7 @@ class TorchTrainingWorld:
         is gone, which ends the process (`terminate called without an active exception`).
         """
         self.shutdown()
-        data_parallel.THIS_PROCESS.leave_world()
+        self.models.leave_world()
         self._left = None
 
     def is_initialized(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import ENV_JOB
-from hvd_elastic.trainer.collectives.torch_engine import library_worlds
+from hvd_elastic.trainer.collectives import library_worlds
 
 _OF_A_WORLD: Final = ("RANK", "WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -91,7 +91,3 @@ def _is_of_its_world(name: str) -> bool:
     while frame.f_back is not None and frame.f_globals.get("__name__") in _READERS:
         frame = frame.f_back
     return frame.f_globals.get("__name__") not in library_worlds.GUESSED_BY
-
-
-THIS_PROCESS: Final = TorchrunEnvironment()
-"""A process has one environment."""

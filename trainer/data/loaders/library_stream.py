@@ -16,6 +16,8 @@ from typing import Any, Final, Self
 
 from torch.utils.data import DataLoader
 
+from hvd_elastic.trainer.collectives.engine import has_server
+
 _WAY_OUT_OF_PARTS: Final = "batches() divides the samples itself, and again after each resize"
 
 
@@ -46,9 +48,7 @@ def order_of(dataset: object) -> LibraryOrder | None:
     """Return what the order of a library's data set follows from; None if it is no library's."""
     if is_hugging_face_stream(dataset):
         return LibraryOrder(
-            facts=repr(
-                [getattr(dataset, "num_shards", None), *_generator_states(getattr(dataset, "_ex_iterable", None))]
-            ),
+            facts=repr([*_facts_of_examples(dataset)]),
             what="the IterableDataset of datasets",
             way_out="give shuffle() and interleave_datasets() a seed (seed=42)",
         )
@@ -180,7 +180,7 @@ def _look_at_resampling(stage: Any) -> str | None:
 def _look_at_division(stage: Any) -> str | None:
     del stage
     size = sys.modules["webdataset"].utils.pytorch_worker_info()[1]
-    may_grow = "WORLD_SIZE" in os.environ and "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ
+    may_grow = "WORLD_SIZE" in os.environ and has_server()
     if size == 1 and not may_grow:
         return None
     return (

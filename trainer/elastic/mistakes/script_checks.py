@@ -7,9 +7,10 @@ reported.
 import gc
 from collections.abc import Iterator, Sequence
 
+from hvd_elastic.trainer.collectives import library_worlds
 from hvd_elastic.trainer.collectives.distributed_optimizer import is_wrapped
 from hvd_elastic.trainer.collectives.engine import IS_TORCH
-from hvd_elastic.trainer.collectives.torch_engine import library_worlds
+from hvd_elastic.trainer.collectives.this_world import TORCH
 from hvd_elastic.trainer.elastic.mistakes.alive import alive
 from hvd_elastic.trainer.elastic.mistakes.refused_optimizers import LAZY, has_lazy
 
@@ -54,7 +55,7 @@ def _look(state: object) -> list[str]:
 
 
 def _of_libraries(values: Sequence[object]) -> Iterator[str]:
-    return library_worlds.problems(values) if IS_TORCH else iter(())
+    return library_worlds.problems(values, averages=TORCH.models.are_there) if IS_TORCH else iter(())
 
 
 def _is_optimizer(value: object) -> bool:

@@ -18,6 +18,8 @@ from typing import Final
 from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.mpijob.contract import (
     ENV_MEETING,
+    ENV_RENDEZVOUS_ADDRESS,
+    ENV_RENDEZVOUS_PORT,
     ENV_RENDEZVOUS_TOKEN,
     JOIN_SCOPE,
     MEETING_PATCH,
@@ -33,7 +35,7 @@ from hvd_elastic.mpijob.contract import (
     JoinAnswer,
     WriterAnswer,
 )
-from hvd_elastic.trainer.collectives.engine import IS_TORCH
+from hvd_elastic.trainer.collectives.engine import IS_TORCH, has_server
 from hvd_elastic.trainer.elastic.world.place import Place
 
 logger = logging.getLogger(__name__)
@@ -62,8 +64,6 @@ QUESTIONS_PER_SECOND: Final = 256
 _ABLE: Final = {SHOWS_TOKEN_HEADER: TOKEN_PATCH, MEETS_HEADER: MEETING_PATCH}
 """What this process's Horovod knows, as headers say it: each by the patch that makes it so."""
 
-_ADDRESS: Final = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
-_PORT: Final = "HOROVOD_GLOO_RENDEZVOUS_PORT"
 _ELASTIC: Final = "HOROVOD_ELASTIC"
 
 
@@ -84,11 +84,6 @@ class RendezvousLost(SystemExit):
 def never() -> bool:
     """Return False: the answer of a worker that may not leave."""
     return False
-
-
-def has_server() -> bool:
-    """Whether a launcher has given this process a rendezvous server."""
-    return _ADDRESS in os.environ
 
 
 def launched() -> bool:
@@ -146,7 +141,7 @@ def is_next_writer() -> bool:
 def publish(scope: str, key: str, text: str) -> None:
     """Leave a text at the launcher's store, for the other processes; nothing happens if it cannot be reached."""
     with contextlib.suppress(RuntimeError):
-        register_bytes(os.environ[_ADDRESS], int(os.environ[_PORT]), scope, key, text.encode())
+        put(scope, key, text.encode())
 
 
 def published(scope: str, key: str) -> str | None:
@@ -161,7 +156,7 @@ def published(scope: str, key: str) -> str | None:
 
 def put(scope: str, key: str, value: bytes) -> None:
     """Store a value for the other processes. Raises RuntimeError."""
-    register_bytes(os.environ[_ADDRESS], int(os.environ[_PORT]), scope, key, value)
+    register_bytes(*_address(), scope, key, value)
 
 
 def look_up(scope: str, key: str) -> bytes | None:
@@ -229,7 +224,7 @@ def _ask(scope: str, timeout_seconds: float, may_leave: Callable[[], bool] = nev
         response = connection.getresponse()
         body = response.read().decode()
     except (OSError, http.client.HTTPException) as error:
-        logger.warning("the rendezvous server %s:%s is lost: %s", os.environ[_ADDRESS], os.environ[_PORT], error)
+        logger.warning("the rendezvous server %s:%s is lost: %s", *_address(), error)
         raise RendezvousLost from error
     finally:
         connection.close()
@@ -262,8 +257,12 @@ def _proof() -> dict[str, str]:
     return {RENDEZVOUS_TOKEN_HEADER: token} | {name: "1" for name, patch in _ABLE.items() if patch in installed}
 
 
+def _address() -> tuple[str, int]:
+    return os.environ[ENV_RENDEZVOUS_ADDRESS], int(os.environ[ENV_RENDEZVOUS_PORT])
+
+
 def _server() -> http.client.HTTPConnection:
-    return _connection(os.environ[_ADDRESS], int(os.environ[_PORT]))
+    return _connection(*_address())
 
 
 def _connection(address: str, port: int) -> http.client.HTTPConnection:

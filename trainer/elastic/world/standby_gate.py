@@ -3,13 +3,11 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Final
 
+from hvd_elastic.mpijob.contract import ENV_RENDEZVOUS_ADDRESS
 from hvd_elastic.trainer.collectives.replaced_functions import replace_local_numbers
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
-
-_ADDRESS: Final = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 
 
 class StandbyGate:
@@ -48,10 +46,10 @@ class StandbyGate:
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """HOROVOD_ELASTIC is 1, so that optimizers register their hooks for the worlds to come."""
-    address = os.environ.pop(_ADDRESS, None)
+    address = os.environ.pop(ENV_RENDEZVOUS_ADDRESS, None)
     os.environ.update(HOROVOD_CONTROLLER="gloo", HOROVOD_CPU_OPERATIONS="gloo", HOROVOD_ELASTIC="1")
     try:
         yield
     finally:
         if address is not None:
-            os.environ[_ADDRESS] = address
+            os.environ[ENV_RENDEZVOUS_ADDRESS] = address

@@ -25,6 +25,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.contract import ENV_MEETING, ENV_RESTARTS
 from hvd_elastic.system.background_threads import start_thread
+from hvd_elastic.trainer.collectives.engine import has_server
 from hvd_elastic.trainer.collectives.horovod_functions import is_init_failure
 from hvd_elastic.trainer.collectives.this_world import WORLD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
@@ -184,7 +185,7 @@ class WorldMember:
                     self._sockets.cut_new()
                     return
 
-        if rendezvous_client.has_server():
+        if has_server():
             start_thread("init-watch", watch, log=logger, stopped=over)
         try:
             self._sockets.note(init)
@@ -205,7 +206,7 @@ def _choose_gloo() -> None:
     """For `python train.py`: a world of one over Gloo. `mpirun` and a static `horovodrun` set an environment of their
     own.
     """
-    if not rendezvous_client.has_server() and not any(name in os.environ for name in _MPI_VARIABLES):
+    if not has_server() and not any(name in os.environ for name in _MPI_VARIABLES):
         os.environ.setdefault("HOROVOD_CONTROLLER", "gloo")
         os.environ.setdefault("HOROVOD_CPU_OPERATIONS", "gloo")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from hvd_elastic.trainer.checkpoint.module_names import under_names_of, under_plain_names
-from hvd_elastic.trainer.collectives.torch_engine import module_division
+from hvd_elastic.trainer.collectives import module_division
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.sharded_content import SHARE, ShardedContent
 from hvd_elastic.trainer.sharding.share_transfer import gather

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
-from hvd_elastic.trainer.collectives.torch_engine import module_division
+from hvd_elastic.trainer.collectives import module_division
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.sharded_content import SHARE, ShardedContent
 from hvd_elastic.trainer.sharding.share_optimizer import placed_number

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
+from hvd_elastic.trainer.collectives import module_division
 from hvd_elastic.trainer.collectives.engine import IS_TORCH
-from hvd_elastic.trainer.collectives.torch_engine import module_division
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.state.divided.divided_module import DividedModule
 from hvd_elastic.trainer.state.divided.divided_optimizer import DividedOptimizer

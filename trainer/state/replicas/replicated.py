@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hvd_elastic.trainer.collectives.torch_engine.module_division import is_part
+from hvd_elastic.trainer.collectives.module_division import is_part
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.state.state_objects import StateObjects
 from hvd_elastic.trainer.state.state_tree import is_dense

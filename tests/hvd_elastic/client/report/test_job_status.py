@@ -434,8 +434,8 @@ def test_a_slow_rank_is_named_while_it_is_slow() -> None:
     )
     told = facts(ledger=(*LEDGER, slow))
     assert re.search(words, status_text(job_status(told)))
-    assert [worker.slow for worker in worker_statuses(told)] == [None, 1.84, None]
+    assert [worker.slow for worker in job_status(told).workers] == [None, 1.84, None]
     over = RankSlowEnded(unix=NOW - 60, pod=one.pod, uid=uid, rank=1, seconds=60.0)
     later = facts(ledger=(*LEDGER, slow, over))
     assert "as long as the others" not in status_text(job_status(later))
-    assert [worker.slow for worker in worker_statuses(later)] == [None, None, None]
+    assert [worker.slow for worker in job_status(later).workers] == [None, None, None]

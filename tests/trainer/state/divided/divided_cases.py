@@ -1,4 +1,4 @@
-"""Run on each rank of a static world over torch.distributed: a case asserts, and says its name when it is done.
+"""Run on each rank of a static world over torch.distributed, with those of `share_cases.py`.
 
 The model has parameters with fewer rows than there are ranks, tied ones, a frozen one, one that is left out of the
 division, and a buffer. What it comes to must be what the plain model comes to with the plain optimizer.
@@ -7,7 +7,7 @@ division, and a buffer. What it comes to must be what the plain model comes to w
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -22,8 +22,8 @@ import hvd_elastic as elastic
 from hvd_elastic.trainer.collectives import collective_calls
 from hvd_elastic.trainer.collectives.this_world import TORCH
 from hvd_elastic.trainer.sharding import share_transfer
-from hvd_elastic.trainer.sharding.committed_shares import SharesLostError
 from hvd_elastic.trainer.state.elastic_state import State
+from tests.trainer.state.share_cases import ShareCases, run
 
 ROWS = 24
 """Of the batch of all ranks together."""
@@ -145,55 +145,48 @@ def holds_only_its_part(model: nn.Module, optimizer: torch.optim.Optimizer) -> b
 # --- In a State ------------------------------------------------------------------------------------------------------
 
 
-def state_in_training(steps: int = 2, checkpoint: str | None = None) -> State:
-    model, optimizer = divided()
-    state = State(model=model, optimizer=optimizer, note="", checkpoint=checkpoint)
-    state.sync()
-    take_steps(state, range(steps))
-    return state
+class OfAModel(ShareCases):
+    """With the model and its optimizer divided."""
+
+    names = ("model", "optimizer")
+
+    def fresh(self, checkpoint: str | None) -> State:
+        model, optimizer = divided()
+        return State(model=model, optimizer=optimizer, note="", checkpoint=checkpoint)
+
+    def step(self, state: State, number: int) -> torch.Tensor:
+        return step_divided(state.model, state.optimizer, number)
+
+    def lose(self, state: State) -> None:
+        with torch.no_grad():
+            for weight in state.model.parameters():
+                (weight.to_local() if isinstance(weight, DTensor) else weight).fill_(float("nan"))
+        state.optimizer.state.clear()
+
+    def is_undisturbed(self, state: State, steps: int) -> bool:
+        assert holds_only_its_part(state.model, state.optimizer)
+        assert state.model.seen == steps
+        return is_like(state.model, reference_after(steps)[0])
+
+    def check_saved(self, saved: Any, steps: int) -> None:
+        is_that_of(reference_after(steps), saved["model"], saved["optimizer"])
 
 
-def take_steps(state: State, steps: range) -> None:
-    for step in steps:
-        step_divided(state.model, state.optimizer, step)
-        state.note = f"after {step}"
-        state._commit_now()
-
-
-def die_and_come_back(state: State) -> None:
-    """This process holds nothing any more, as one that has just been started."""
-    state._commits.memory.forget()
-    state._sharded._shares._generations = []
-    with torch.no_grad():
-        for weight in state.model.parameters():
-            (weight.to_local() if isinstance(weight, DTensor) else weight).fill_(float("nan"))
-    state.optimizer.state.clear()
-    state._present.progress = type(state._present.progress)()
-
-
-def goes_on_as_undisturbed(state: State, done: int) -> None:
-    assert state.note == f"after {done - 1}"
-    assert state.step_count == done
-    assert state.model.seen == done
-    take_steps(state, range(done, done + 2))
-    assert is_like(state.model, reference_after(done + 2)[0])
-    assert holds_only_its_part(state.model, state.optimizer)
+SHARES = OfAModel()
 
 
 def steps_are_those_of_the_plain_optimizer() -> None:
-    state = state_in_training(0)
+    state = SHARES.in_training(0)
     reference, optimizer = plain()
     for step in range(4):
-        norm = step_divided(state.model, state.optimizer, step)
+        norm = SHARES.step(state, step)
         assert norm.item() == pytest.approx(step_plain(reference, optimizer, step).item(), rel=1e-4)
         assert is_like(state.model, reference)
     assert holds_only_its_part(state.model, state.optimizer)
 
 
 def a_world_of_one_is_the_plain_optimizer_to_the_bit() -> None:
-    if distributed.get_world_size() > 1:
-        return
-    state = state_in_training(3)
+    state = SHARES.in_training(3)
     reference, _ = reference_after(3)
     pairs = zip(state.model.parameters(), reference.parameters(), strict=True)
     assert all(torch.equal(whole(weight), other) for weight, other in pairs)
@@ -201,7 +194,7 @@ def a_world_of_one_is_the_plain_optimizer_to_the_bit() -> None:
 
 def waits_for_others_are_told() -> None:
     """So a slow rank is found, and one that waits for ever can be named."""
-    state = state_in_training(1)
+    state = SHARES.in_training(1)
     said: set[str] = set()
     calls, before = collective_calls.THIS_PROCESS, collective_calls.WAITED.seconds
     begin = calls.wait_begins
@@ -211,7 +204,7 @@ def waits_for_others_are_told() -> None:
         begin(operation)
 
     with mock.patch.object(calls, "wait_begins", note):
-        step_divided(state.model, state.optimizer, 1)
+        SHARES.step(state, 1)
     assert said == {"allgather parameters", "reducescatter gradients"}
     assert collective_calls.WAITED.seconds > before
 
@@ -233,38 +226,8 @@ def a_model_without_memory_is_filled_part_by_part() -> None:
     assert is_like(model, known)
 
 
-def has_copies(state: State) -> None:
-    """Whether this rank has the shares of the rank across the ring, as that rank has committed them."""
-    names = ("model", "optimizer")
-    mine = {name: state._commits.last["objects"][name]["shards"] for name in names}
-    everyone: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(everyone, mine)
-    if len(everyone) > 1:
-        (*_, last) = state._sharded._shares._generations
-        assert last.step == state.step_count
-        assert last.share.rank == (distributed.get_rank() - len(everyone) // 2) % len(everyone)
-        for name in names:
-            for one, other in zip(last.shards[name], everyone[last.share.rank][name], strict=True):
-                assert one.keys() == other.keys()
-                assert all(torch.equal(one[each], other[each]) for each in one)
-
-
-def a_commit_has_a_copy_across_the_ring() -> None:
-    state = state_in_training()
-    has_copies(state)
-    goes_on_as_undisturbed(state, 2)
-
-
-def going_back_takes_the_share_along() -> None:
-    state = state_in_training()
-    step_divided(state.model, state.optimizer, 7)
-    state.note = "undone"
-    state.restore()
-    goes_on_as_undisturbed(state, 2)
-
-
 def a_pass_that_an_error_has_ended_is_undone() -> None:
-    state = state_in_training()
+    state = SHARES.in_training()
 
     def fail(*_: object) -> None:
         raise RuntimeError("Connection closed by peer")
@@ -272,22 +235,22 @@ def a_pass_that_an_error_has_ended_is_undone() -> None:
     for broken in (state.model.widen, state.model.blocks[0][0]):
         hook = broken.register_full_backward_hook(fail)
         with pytest.raises(RuntimeError, match="closed by peer"):
-            step_divided(state.model, state.optimizer, 8)
+            SHARES.step(state, 8)
         hook.remove()
         state.restore()
         state.sync()
     hook = state.model.blocks[2].register_forward_pre_hook(fail)
     with pytest.raises(RuntimeError, match="closed by peer"):
-        step_divided(state.model, state.optimizer, 8)
+        SHARES.step(state, 8)
     hook.remove()
     state.restore()
     state.sync()
-    goes_on_as_undisturbed(state, 2)
+    SHARES.goes_on_as_undisturbed(state, 2)
 
 
 def ranks_that_change_places_change_shares() -> None:
     """In a world of the same processes; what each holds is of the rank that it was, whatever it is now."""
-    state = state_in_training(3)
+    state = SHARES.in_training(3)
     size, folder = distributed.get_world_size(), [tempfile.mkdtemp()]
     distributed.broadcast_object_list(folder)
     os.environ["HOROVOD_RANK"] = str((distributed.get_rank() + 1) % size)
@@ -295,32 +258,13 @@ def ranks_that_change_places_change_shares() -> None:
     TORCH._open_store = lambda: FileStore(f"{folder[0]}/store", size)
     TORCH.init()
     state.sync()
-    has_copies(state)
-    goes_on_as_undisturbed(state, 3)
-
-
-def a_lost_rank_costs_no_commit() -> None:
-    for lost in range(distributed.get_world_size()):
-        state = state_in_training(3)
-        if distributed.get_rank() == lost:
-            die_and_come_back(state)
-        state.sync()
-        has_copies(state)
-        goes_on_as_undisturbed(state, 3)
-
-
-def a_share_lost_with_its_copy_is_said() -> None:
-    state = state_in_training()
-    size = distributed.get_world_size()
-    if distributed.get_rank() in (1, (1 + size // 2) % size):
-        die_and_come_back(state)
-    with pytest.raises(SharesLostError, match="the job has no durable tier"):
-        state.sync()
+    SHARES.has_copies(state)
+    SHARES.goes_on_as_undisturbed(state, 3)
 
 
 def workers_are_compared_without_their_parts() -> None:
     """What each rank has a part of is no difference; what all must have alike still is."""
-    state = state_in_training(1)
+    state = SHARES.in_training(1)
     assert not state._replicas.compare(1, is_restorable=False)
     before = [whole(weight) for weight in state.model.parameters()]
     with torch.no_grad():
@@ -348,21 +292,10 @@ def is_that_of(reference: tuple[Net, torch.optim.AdamW], model: Any, optimizer: 
     assert is_like(again[0], reference[0])
 
 
-def a_durable_checkpoint_is_the_plain_one() -> None:
-    place = f"file://{sys.argv[2]}"
-    state = state_in_training(checkpoint=place)
-    state.end_training()
-    state._commits.durable.close()
-    if distributed.get_rank() == 0:
-        saved = elastic.load(place)
-        is_that_of(reference_after(2), saved["model"], saved["optimizer"])
-    elastic.agree(None)
-
-
 def it_restores_in_a_world_of_another_size() -> None:
-    state = state_in_training(0, checkpoint=f"file://{sys.argv[2]}")
+    state = SHARES.in_training(0, checkpoint=f"file://{sys.argv[2]}")
     assert is_like(state.model, reference_after(2)[0])
-    goes_on_as_undisturbed(state, 2)
+    SHARES.goes_on_as_undisturbed(state, 2)
 
 
 def a_plain_models_checkpoint() -> None:
@@ -388,39 +321,30 @@ def a_model_divided_alone_is_divided_again_with_others() -> None:
     elastic.init()
     assert distributed.get_rank() == rank
     state.sync()
-    take_steps(state, range(2))
-    goes_on_as_undisturbed(state, 2)
+    SHARES.take_steps(state, range(2))
+    SHARES.goes_on_as_undisturbed(state, 2)
 
 
-def main(cases: list[Callable[[], None]]) -> None:
-    if cases != [a_model_divided_alone_is_divided_again_with_others]:
-        elastic.init()
-    share_transfer.MESSAGE_BYTES = 80  # type: ignore[misc]
-    for case in cases:
-        case()
-        print(f"done: {case.__name__}", flush=True)
-    print("all done", flush=True)
+def cases() -> Iterator[Callable[[], None]]:
+    """Those of this process's arguments: a world's size, or what follows it: a folder of checkpoints, and one case."""
+    size, *of_one_case = sys.argv[1:]
+    if of_one_case:
+        yield globals().get(of_one_case[1]) or getattr(SHARES, of_one_case[1])
+        return
+    yield steps_are_those_of_the_plain_optimizer
+    yield a_model_without_memory_is_filled_part_by_part
+    yield a_pass_that_an_error_has_ended_is_undone
+    if int(size) == 1:
+        yield a_world_of_one_is_the_plain_optimizer_to_the_bit
+    else:
+        yield waits_for_others_are_told
+        yield ranks_that_change_places_change_shares
+        yield workers_are_compared_without_their_parts
+    yield from SHARES.of_size(int(size))
 
-
-EVERYWHERE: list[Callable[[], None]] = [
-    steps_are_those_of_the_plain_optimizer,
-    a_world_of_one_is_the_plain_optimizer_to_the_bit,
-    a_model_without_memory_is_filled_part_by_part,
-    a_commit_has_a_copy_across_the_ring,
-    going_back_takes_the_share_along,
-    a_pass_that_an_error_has_ended_is_undone,
-]
-IN_COMPANY: list[Callable[[], None]] = [
-    waits_for_others_are_told,
-    ranks_that_change_places_change_shares,
-    a_lost_rank_costs_no_commit,
-    workers_are_compared_without_their_parts,
-]
-OF_SEVERAL: list[Callable[[], None]] = [a_share_lost_with_its_copy_is_said]
 
 if __name__ == "__main__":
-    size = int(sys.argv[1])
-    if len(sys.argv) > 3:
-        main([globals()[sys.argv[3]]])
-    else:
-        main([*EVERYWHERE, *(IN_COMPANY if size > 1 else []), *(OF_SEVERAL if size > 2 else [])])
+    if a_model_divided_alone_is_divided_again_with_others.__name__ not in sys.argv:
+        elastic.init()
+    share_transfer.MESSAGE_BYTES = 80  # type: ignore[misc]
+    run(cases())

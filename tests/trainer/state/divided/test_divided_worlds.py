@@ -14,7 +14,7 @@ from hvd_elastic.trainer.state.durable.exported_state import content_of
 from hvd_elastic.trainer.state.saved_state import load
 from testbed.local import forkserver
 from tests.torch_division import needs_division
-from tests.trainer.elastic.bare_world import ends, world
+from tests.trainer.elastic.bare_world import ends, run_cases
 from tests.trainer.state.divided import read_by_torch
 from tests.trainer.state.divided.divided_cases import is_that_of, plain, reference_after
 
@@ -22,37 +22,33 @@ CASES = Path(__file__).with_name("divided_cases.py")
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900), needs_division]
 
 
-def run_cases(size: int, *arguments: str) -> None:
-    """Run the cases in a world; every rank must come to the end of all of them."""
-    with world([str(CASES), str(size), *arguments], size, HVD_ELASTIC_ENGINE="torch") as processes:
-        for code, said in map(ends, processes):
-            assert code == 0, said
-            assert said.endswith("all done\n"), said
+def in_world(size: int, *arguments: str) -> None:
+    run_cases([str(CASES), str(size), *arguments], size, HVD_ELASTIC_ENGINE="torch")
 
 
 @pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.core), 3, 4])
 def test_a_divided_model_is_the_plain_one(size: int) -> None:
-    run_cases(size)
+    in_world(size)
 
 
 @pytest.mark.parametrize(("writers", "readers"), [(3, 2), (1, 2), (2, 1)])
 def test_a_checkpoint_of_any_size_restores_at_any_other(tmp_path: Path, writers: int, readers: int) -> None:
-    run_cases(writers, str(tmp_path), "a_durable_checkpoint_is_the_plain_one")
-    run_cases(readers, str(tmp_path), "it_restores_in_a_world_of_another_size")
+    in_world(writers, str(tmp_path), "a_durable_checkpoint_is_the_plain_one")
+    in_world(readers, str(tmp_path), "it_restores_in_a_world_of_another_size")
 
 
 def test_a_model_that_was_divided_alone_joins_others() -> None:
-    run_cases(3, "", "a_model_divided_alone_is_divided_again_with_others")
+    in_world(3, "", "a_model_divided_alone_is_divided_again_with_others")
 
 
 def test_a_plain_models_checkpoint_restores_divided(tmp_path: Path) -> None:
-    run_cases(1, str(tmp_path), "a_plain_models_checkpoint")
-    run_cases(3, str(tmp_path), "it_restores_in_a_world_of_another_size")
+    in_world(1, str(tmp_path), "a_plain_models_checkpoint")
+    in_world(3, str(tmp_path), "it_restores_in_a_world_of_another_size")
 
 
 def test_torch_alone_reads_what_is_exported(tmp_path: Path) -> None:
     """`checkpoints export --format dcp`, into whatever a script has: whole, divided, or a file of `torch.save`."""
-    run_cases(2, str(tmp_path / "store"), "a_durable_checkpoint_is_the_plain_one")
+    in_world(2, str(tmp_path / "store"), "a_durable_checkpoint_is_the_plain_one")
     folder = tmp_path / "folder"
     write_file(folder, content_of(load(f"file://{tmp_path}/store")), FileFormat.DCP, facts={}, force=False)
     reference = reference_after(2)

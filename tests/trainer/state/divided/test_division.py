@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.utils.data import TensorDataset
 
-from hvd_elastic.trainer.collectives.torch_engine import module_division
+from hvd_elastic.trainer.collectives import module_division
 from hvd_elastic.trainer.fit.flat_arguments import take_options
 from hvd_elastic.trainer.fit.trainer_checks import TrainerError, check_arguments
 from hvd_elastic.trainer.sharding.elementwise import ShardingError

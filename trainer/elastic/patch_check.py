@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from hvd_elastic.horovod.patch_set import installed_patches, missing_patches
-from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.mpijob.contract import ENV_RENDEZVOUS_ADDRESS, Exit
 from hvd_elastic.trainer.collectives.engine import IS_TORCH
 from hvd_elastic.trainer.collectives.this_world import WORLD
 
@@ -24,7 +24,7 @@ def check_address() -> None:
     Raises:
         SystemExit: `Exit.SCRIPT_MISTAKE`.
     """
-    address = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "")
+    address = os.environ.get(ENV_RENDEZVOUS_ADDRESS, "")
     if not IS_TORCH and address.startswith("[") and _IPV6_PATCH not in installed_patches():
         print(  # noqa: T201
             f"hvd-elastic: the launcher is at {address}, and this Horovod knows IPv4 alone: build it by"

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from hvd_elastic.trainer.collectives.torch_engine import data_parallel
-
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
@@ -66,8 +64,11 @@ def enter_world(told: Mapping[str, str]) -> None:
             _follow_fabric(module)
 
 
-def problems(values: Iterable[object]) -> Iterator[str]:
-    """Yield a sentence for each use of a library that cannot become an elastic training. `values`: those of a State."""
+def problems(values: Iterable[object], *, averages: bool) -> Iterator[str]:
+    """Yield a sentence for each use of a library that cannot become an elastic training.
+
+    `values`: those of a State. `averages`: whether this process has a model in DistributedDataParallel.
+    """
     zero = sys.modules.get("torch.distributed.optim.zero_redundancy_optimizer")
     if zero is not None and any(isinstance(value, zero.ZeroRedundancyOptimizer) for value in values):
         yield (
@@ -78,7 +79,7 @@ def problems(values: Iterable[object]) -> Iterator[str]:
     if state is None or not state.PartialState._shared_state:
         return
     kind, kinds = state.PartialState._shared_state["distributed_type"], state.DistributedType
-    if kind == kinds.NO and not data_parallel.THIS_PROCESS.are_there:  # as beside transformers' arguments
+    if kind == kinds.NO and not averages:  # as beside transformers' arguments
         yield (
             "Accelerator() has found no GPU, and knows this process alone: it averages nothing. Make it by "
             "Accelerator(cpu=True)."

@@ -6,7 +6,7 @@ import pytest
 
 from hvd_elastic.horovod.patch_set import Patch, read_patches
 from hvd_elastic.mpijob.contract import Exit
-from hvd_elastic.trainer.collectives import patch_check
+from hvd_elastic.trainer.elastic import patch_check
 from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
 
 MISSING = tuple(patch for patch in read_patches() if patch.name in ("init-error", "gloo-message"))
