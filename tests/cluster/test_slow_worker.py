@@ -85,7 +85,8 @@ def test_the_successor_comes_to_another_node(cluster: Site, namespace: Kubectl, 
     timeline.mark(f"a worker on {node} has a tenth of a CPU")
     with throttled(slow["metadata"]["uid"], cpus=0.1):
         until_status(job, "its node is excluded", lambda status: kept_off(status, node), within_seconds=330)
-        until_events(job, name, "replaced", f"its successor keeps off {node}", within_seconds=300)
+        until_events(job, name, "replaced", within_seconds=300)
+    assert any(f"its successor keeps off {node}: deleted" in event["message"] for event in jobs.events(namespace))
     job.wait_size(standing.SIZE, since=timeline.mark("another worker comes"))
     *still, successor = job.pods(Role.WORKER)
     assert successor["metadata"]["name"] == name
