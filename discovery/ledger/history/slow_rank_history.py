@@ -22,6 +22,8 @@ from hvd_elastic.discovery.ledger.entries import (
 from hvd_elastic.discovery.ledger.history.slow_ranks import MOST_BLOCKS, SHORT, SlowRank, find_slow, still_slow
 from hvd_elastic.discovery.ledger.rank_pace import PacedBlock, RankPace
 
+MOST_TOLD: Final = 16
+"""Workers that the live status names: each of its changes goes to all who watch the job."""
 ASKED_SECONDS: Final = 5.0
 """Between two questions to one worker."""
 _SAME_BLOCK: Final = 1.0
@@ -90,10 +92,11 @@ class SlowRankHistory:
 
     @property
     def since_by_pod(self) -> dict[str, float]:
-        """Unix seconds since which a rank of a worker is slow, by the name of its pod."""
+        """Unix seconds since which a rank of a worker is slow, by the name of its pod: of the first MOST_TOLD."""
         since: dict[str, float] = {}
-        for one in self.slow.values():
-            since[one.pod] = min(one.unix, since.get(one.pod, one.unix))
+        for one in sorted(self.slow.values(), key=lambda one: one.unix):
+            if len(since) < MOST_TOLD:
+                since.setdefault(one.pod, one.unix)
         return since
 
     def next_to_ask(self, uids: Sequence[str], most: int, *, now: float) -> list[str]:

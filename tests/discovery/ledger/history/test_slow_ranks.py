@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,7 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerGone,
     WorldChanged,
 )
-from hvd_elastic.discovery.ledger.history.slow_rank_history import slow_now, slow_words
+from hvd_elastic.discovery.ledger.history.slow_rank_history import MOST_TOLD, SlowRankHistory, slow_now, slow_words
 from hvd_elastic.discovery.ledger.history.slow_ranks import MOST_BLOCKS
 from tests.discovery.ledger.history.paced_world import Drawn, PacedWorld, Work
 
@@ -230,6 +231,16 @@ def test_the_next_world_begins_anew() -> None:
 
 
 SLOW = RankSlow(unix=5.0, pod="w-3", uid="u3", rank=3, node="node-7", times=1.8, slowness=Slowness.COMPUTING)
+
+
+def test_the_live_status_names_each_worker_once_and_not_all_of_a_large_job() -> None:
+    def slow(rank: int, unix: float) -> RankSlow:
+        return replace(SLOW, rank=rank, unix=unix, pod=f"w-{rank // 2}", uid=f"u{rank // 2}")
+
+    history = SlowRankHistory(ranks_each=2, slow={rank: slow(rank, 9.0 - rank) for rank in (2, 3, 6)})
+    assert history.since_by_pod == {"w-3": 3.0, "w-1": 6.0}
+    history.slow = {rank: slow(rank, 1000.0 - rank) for rank in range(400)}
+    assert history.since_by_pod == {f"w-{199 - place}": 601.0 + 2 * place for place in range(MOST_TOLD)}
 
 
 def test_the_sentence() -> None:
