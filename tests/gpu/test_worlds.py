@@ -1,4 +1,4 @@
-"""Whole jobs, a process for each GPU: worlds that grow, shrink and lose a process, with NCCL between GPUs.
+"""Whole jobs, a process for each GPU, over both engines: worlds that grow, shrink and lose a process, with NCCL.
 
 NCCL refuses two ranks on one GPU ("Duplicate GPU detected"), so a world of two needs two. One GPU shows a job whose
 only worker is lost, and that begins again from its durable checkpoint.
@@ -11,7 +11,7 @@ import pytest
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from hvd_elastic.trainer.telemetry.gpu_figures import Gpus
-from testbed.local.training import Training, training
+from testbed.local.training import ENGINES, Training, training
 from tests.gpu.machine import ONLY_WITH_GPU_TESTS, devices
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -19,14 +19,21 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 SCRIPT = Path(__file__).with_name("train_on_device.py")
 
 
-@pytest.fixture
-def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Training]:
+@pytest.fixture(params=ENGINES)
+def job(tmp_path: Path, request: pytest.FixtureRequest, device: str) -> Iterator[Training]:
     store = {ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: "1"}
-    with training(tmp_path, TEST_DEVICE=request.param, **store) as made:
+    with training(tmp_path, engine=request.param, TEST_DEVICE=device, **store) as made:
         yield made
 
 
-@pytest.mark.parametrize("job", devices(2, cpu=ONLY_WITH_GPU_TESTS), indirect=True)
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> str:
+    """Its worlds are on."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.mark.parametrize("device", devices(2, cpu=ONLY_WITH_GPU_TESTS), indirect=True)
 def test_a_world_grows_loses_a_process_and_shrinks(job: Training) -> None:
     """A world of 1, 2, 1 (killed), 2, 1 GPUs: resizes lose no step, a killed process that under way alone."""
     job.offer("gpu0")
@@ -46,7 +53,7 @@ def test_a_world_grows_loses_a_process_and_shrinks(job: Training) -> None:
     assert resets == {("hosts", False), ("failure", True), ("hosts", True)}
 
 
-@pytest.mark.parametrize("job", devices(1, cpu=ONLY_WITH_GPU_TESTS), indirect=True)
+@pytest.mark.parametrize("device", devices(1, cpu=ONLY_WITH_GPU_TESTS), indirect=True)
 def test_a_job_on_one_gpu_begins_again_from_its_checkpoint(job: Training) -> None:
     """The only process of a job is killed: another goes on from the durable checkpoint, on the same GPU."""
     job.offer("gpu0")
@@ -62,7 +69,7 @@ def test_a_job_on_one_gpu_begins_again_from_its_checkpoint(job: Training) -> Non
     assert len({place["device"] for place in job.written("process")}) == 1
 
 
-@pytest.mark.parametrize("job", devices(2, cpu=ONLY_WITH_GPU_TESTS), indirect=True)
+@pytest.mark.parametrize("device", devices(2, cpu=ONLY_WITH_GPU_TESTS), indirect=True)
 def test_each_process_of_a_worker_has_a_gpu_of_its_own(job: Training) -> None:
     """A worker of two GPUs: the Trainer takes the GPU of the local rank, and NVML's figures are of that one."""
     job.offer("worker:2")

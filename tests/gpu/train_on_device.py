@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import horovod.torch as hvd
 import torch
 from torch.utils.data import TensorDataset
 
@@ -19,13 +18,18 @@ import hvd_elastic as elastic
 KIND = os.environ["TEST_DEVICE"]
 
 
+def local_rank() -> int:
+    """Of either engine."""
+    return int(os.environ["HOROVOD_LOCAL_RANK"])
+
+
 def device() -> torch.device | None:
     if KIND == "cpu":
         return torch.device("cpu")
     host = re.match(r"gpu(\d+)", os.environ["HOROVOD_HOSTNAME"])
     if host is None:
         return None
-    chosen = torch.device("cuda", int(host[1]) + hvd.local_rank())
+    chosen = torch.device("cuda", int(host[1]) + local_rank())
     torch.cuda.set_device(chosen)
     return chosen
 
@@ -52,7 +56,7 @@ def main() -> None:
     )
     trained_on = next(model.parameters()).device
     uuid = str(torch.cuda.get_device_properties(trained_on).uuid) if KIND == "cuda" else ""
-    line = {"process": {"local_rank": hvd.local_rank(), "device": str(trained_on), "uuid": uuid}}
+    line = {"process": {"local_rank": local_rank(), "device": str(trained_on), "uuid": uuid}}
     (Path(os.environ["TEST_LOG"]) / f"{os.getpid()}.jsonl").write_text(json.dumps(line) + "\n")
     trainer.fit()
 
