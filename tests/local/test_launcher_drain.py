@@ -3,7 +3,6 @@
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 
 from hvd_elastic.discovery.job_beginning import mark_begun
@@ -45,31 +44,6 @@ def test_a_launcher_that_is_drained_repeats_no_step(tmp_path: Path) -> None:
 
         mark_begun(job.run_dir)
         offer(job, "a-1", generation=3)
-        job.launch("-np", "2", "--min-np", "1", "--max-np", "2")
-        job.trains(1)
-        assert min(event["step"] for event in job.events("step", size=1)) == max(before) + 1
-
-
-def test_a_launcher_that_is_lost_repeats_no_step(tmp_path: Path) -> None:
-    """Each worker's entry point sees that it is gone, and training ends by itself."""
-    with training(tmp_path, EPOCHS="400", HVD_ELASTIC_CHECKPOINT=f"file://{tmp_path}/store", **DURABLE) as job:
-        for alias in ("a-0", "b-0"):
-            (tmp_path / "at" / alias).mkdir(parents=True)
-        offer(job, "a-0", "b-0", generation=1)
-        job.launch("-np", "2", "--min-np", "1", "--max-np", "2")
-        job.trains(2)
-        assert job.process is not None
-        job.process.send_signal(signal.SIGSTOP)
-        for alias in ("a-0", "b-0"):
-            drain.announce_launcher_gone(tmp_path / "at" / alias)
-        ended = psutil.STATUS_ZOMBIE  # the launcher, which is stopped, does not ask how
-        job.until(lambda: all(process.status() == ended for process in job.processes()), "training has ended")
-        before = {event["step"] for event in job.events("step")}
-        job.process.kill()
-        job.close()
-
-        mark_begun(job.run_dir)
-        offer(job, "a-1", generation=2)
         job.launch("-np", "2", "--min-np", "1", "--max-np", "2")
         job.trains(1)
         assert min(event["step"] for event in job.events("step", size=1)) == max(before) + 1

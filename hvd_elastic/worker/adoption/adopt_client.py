@@ -44,8 +44,16 @@ def main() -> int:
     except OSError as error:
         os.write(2, f"hvd-elastic: no entry point at {SOCKET}: {error.strerror}\n".encode(errors="replace"))
         return UNREACHABLE
+    reader = select.poll()
+    reader.register(1, 0)  # errors only
+
+    def pass_on(number: int, _: object) -> None:
+        """Nothing of a launcher that is gone: what watches the session for it sends SIGTERM then."""
+        if not reader.poll(0):
+            server.send(bytes([number]))
+
     for number in (1, 2, 15):
-        _signal.signal(number, lambda received, _: server.send(bytes([received])))
+        _signal.signal(number, pass_on)
     passed = b"".join(number.to_bytes(4, sys.byteorder) for number in (request(), 0, 1, 2))
     server.sendmsg([b"A"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, passed)])
     poll = select.poll()

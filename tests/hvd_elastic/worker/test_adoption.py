@@ -162,7 +162,11 @@ def test_one_that_does_not_store_its_state_has_the_grace_of_its_pod(yard: Yard) 
         client = pod.adopt(cwd=yard.folder)
         first_line(client)
         (pod.run_dir / HEARTBEAT_FILE).write_text(f"7 0 1 {int(time.time())}\n")
-        client.kill()
+        client.send_signal(signal.SIGSTOP)
+        assert client.stdout is not None
+        client.stdout.close()
+        client.send_signal(signal.SIGTERM)  # of what watches the session, and finds its launcher gone
+        client.send_signal(signal.SIGCONT)
         eventually((pod.run_dir / LAUNCHER_GONE_FILE).exists, "it is told")
         assert not (yard.folder / "stopped").exists()
         pod.ready(generation=2)
