@@ -1,32 +1,29 @@
-"""The loop: read who is slow, decide, and write the exclusion into the pod template of the job's workers.
+"""A turn: read who is slow, decide, and write the exclusion into the pod template of the job's workers.
 
 The sidecar replaces the slow worker by itself. It has no right to any of this, and this account has none to a pod.
 """
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from threading import Event
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json
 from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import MPIJOB_API
+from hvd_elastic.decide.controller_turns import workers_by_owner
 from hvd_elastic.decide.slow_nodes.exclusion_decision import Exclusions, exclude, slow_nodes
 from hvd_elastic.decide.slow_nodes.replacing_job import ReplacingJob
 from hvd_elastic.discovery.kube.node_exclusion import REQUIRED, exclusion_text
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.discovery.rules.operator_lag import operator_work
-from hvd_elastic.mpijob.contract import ANNOTATION_EXCLUDED_NODES, LABEL_JOB_ROLE, Role
+from hvd_elastic.mpijob.contract import ANNOTATION_EXCLUDED_NODES
 from hvd_elastic.system.untrusted_values import UNREADABLE
 
 log = logging.getLogger(__name__)
 
-PERIOD_SECONDS: Final = 20.0
 FIELD_MANAGER: Final = "hvd-elastic-slow-nodes"
-_WORKERS: Final = f"{LABEL_JOB_ROLE}={Role.WORKER}"
 
 
 class SlowNodeController:
@@ -52,10 +49,7 @@ class SlowNodeController:
         self._refused = {job.view.uid: self._refused.get(job.view.uid, ()) for job in due}
         if not due:
             return {}
-        pods = defaultdict[str, list[PodView]](list)
-        workers = self._cluster.list("/api/v1/pods", labelSelector=_WORKERS)
-        for pod in self._pod_reading.each(workers, PodView.from_json):
-            pods[pod.owner_uid].append(pod)
+        pods = workers_by_owner(self._cluster, self._pod_reading)
         nodes = list(self._cluster.list("/api/v1/nodes"))
         changed = {}
         for job in due:
@@ -63,16 +57,6 @@ class SlowNodeController:
             if decided is not None and job.is_changed_by(decided.until) and self._write(job, decided.until):
                 changed[job.full_name] = decided
         return changed
-
-    def run(self, stop: Event, *, period: float = PERIOD_SECONDS, alive: Callable[[], None] = lambda: None) -> None:
-        """Turns until `stop`. `alive` is called after each in which the API server answered."""
-        while not stop.is_set():
-            try:
-                self.turn()
-                alive()
-            except ClusterError as error:
-                log.warning("not looked at this time: %s", error)
-            stop.wait(period)
 
     def _decide(
         self, job: ReplacingJob, pods: Sequence[PodView], nodes: Sequence[Json], now: float

@@ -1,30 +1,26 @@
-"""The watchdog's loop: read, decide, and write the annotation that `kubectl rollout restart` writes."""
+"""The watchdog's turn: read, decide, and write the annotation that `kubectl rollout restart` writes."""
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from threading import Event
 from typing import Final
 
-from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json
+from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.client.report.missing_pods import was_refused
+from hvd_elastic.decide.controller_turns import workers_by_owner
 from hvd_elastic.decide.watchdog.restart_decision import WaitingJob, to_restart_for
-from hvd_elastic.discovery.rules.cluster_views import JobView, PodView, unix_seconds
+from hvd_elastic.discovery.rules.cluster_views import JobView, unix_seconds
 from hvd_elastic.discovery.rules.operator_lag import OperatorLag, operator_work
-from hvd_elastic.mpijob.contract import LABEL_JOB_ROLE, Role
 
 log = logging.getLogger(__name__)
 
-PERIOD_SECONDS: Final = 20.0
 RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
 """What `kubectl rollout restart` sets in the pod template (kubectl, `pkg/polymorphichelpers/objectrestarter.go`)."""
 REFUSED_SECONDS: Final = 600.0
 """A refusal that stays true is told each five minutes at least (client-go's spam filter of Events)."""
 FIELD_MANAGER: Final = "hvd-elastic-watchdog"
-_WORKERS: Final = f"{LABEL_JOB_ROLE}={Role.WORKER}"
 
 
 class Watchdog:
@@ -51,11 +47,7 @@ class Watchdog:
         """The jobs for which the operator was restarted now; empty: it was not. Raises ClusterError."""
         listed = self._cluster.list("/apis/kubeflow.org/v2beta1/mpijobs")
         jobs = dict(self._job_reading.each(listed, lambda job: (JobView.from_json(job), job["metadata"])))
-        pods = defaultdict[str, list[PodView]](list)
-        for pod in self._pod_reading.each(
-            self._cluster.list("/api/v1/pods", labelSelector=_WORKERS), PodView.from_json
-        ):
-            pods[pod.owner_uid].append(pod)
+        pods = workers_by_owner(self._cluster, self._pod_reading)
         now = self._clock()
         self._lags = {job.uid: self._lags.get(job.uid, OperatorLag()) for job in jobs}
         for job in jobs:
@@ -71,16 +63,6 @@ class Watchdog:
             self._tried |= {job.uid for job in waiting}
             return chosen
         return ()
-
-    def run(self, stop: Event, *, period: float = PERIOD_SECONDS, alive: Callable[[], None] = lambda: None) -> None:
-        """Turns until `stop`. `alive` is called after each in which the API server answered."""
-        while not stop.is_set():
-            try:
-                self.turn()
-                alive()
-            except ClusterError as error:
-                log.warning("not looked at this time: %s", error)
-            stop.wait(period)
 
     def _waiting(self, metas: dict[str, Json], now: float) -> Iterator[WaitingJob]:
         for uid, lag in self._lags.items():
