@@ -38,7 +38,7 @@ class SlowNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRoom:
+class WorkerRoom:
     """A node that the job's workers may be bound to."""
 
     name: str
@@ -91,7 +91,7 @@ def still_excluded(excluded: Mapping[str, float], now: float) -> dict[str, float
 def exclude(
     slow: Iterable[SlowNode],
     excluded: Mapping[str, float],
-    rooms: Sequence[NodeRoom],
+    rooms: Sequence[WorkerRoom],
     *,
     min_workers: int,
     now: float,

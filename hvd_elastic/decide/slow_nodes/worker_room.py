@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, Placement
-from hvd_elastic.decide.slow_nodes.exclusion_decision import NodeRoom
+from hvd_elastic.decide.slow_nodes.exclusion_decision import WorkerRoom
 from hvd_elastic.discovery.kube.node_exclusion import HOSTNAME
 from hvd_elastic.system import quantity
 
@@ -36,14 +36,14 @@ class WorkerNeeds:
                 asked[name] = asked.get(name, Decimal(0)) + quantity.parse(str(amount))
         return cls(asked=asked, placement=Placement.from_json(pod))
 
-    def room_on(self, node: Json) -> NodeRoom | None:
+    def room_on(self, node: Json) -> WorkerRoom | None:
         """None: the node is cordoned or not Ready, or no worker may be bound to it."""
         found = GpuNode.from_json(node, _PODS)
         if found is None or not self.placement.fits(found):
             return None
         has: Mapping[str, object] = node["status"]["allocatable"]
         parts = (quantity.parse(str(has.get(name, 0))) // amount for name, amount in self.asked.items() if amount)
-        return NodeRoom(
+        return WorkerRoom(
             name=found.name,
             workers=int(min(parts)),
             named_by_host=found.labels.get(HOSTNAME) == found.name,

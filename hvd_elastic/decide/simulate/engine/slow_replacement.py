@@ -8,7 +8,7 @@ from typing import Final
 from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
 from hvd_elastic.decide.simulate.engine.job_run import JobRun, RunPhase
 from hvd_elastic.decide.simulate.engine.scheduled_pod import WorkerPhase, WorkerPod
-from hvd_elastic.decide.slow_nodes.exclusion_decision import NodeRoom, SlowNode, exclude
+from hvd_elastic.decide.slow_nodes.exclusion_decision import SlowNode, WorkerRoom, exclude
 from hvd_elastic.discovery.ledger.history.slow_rank_history import ASKED_SECONDS
 from hvd_elastic.discovery.ledger.history.slow_ranks import LONG, SHORT
 from hvd_elastic.discovery.rules.cluster_views import PodView
@@ -63,7 +63,7 @@ class SlowReplacement:
 
     def _exclude(self, run: JobRun, node: str, now: float) -> None:
         rooms = [
-            NodeRoom(name=str(number), workers=room.gpus // run.job.gpus)
+            WorkerRoom(name=str(number), workers=room.gpus // run.job.gpus)
             for number, room in self._cluster.table.rooms.items()
             if room.open and number not in run.workers.excluded
         ]

@@ -11,8 +11,8 @@ from hvd_elastic.decide.slow_nodes.exclusion_decision import (
     EXCLUDED_SECONDS,
     PATIENCE_SECONDS,
     STALE_SECONDS,
-    NodeRoom,
     SlowNode,
+    WorkerRoom,
     exclude,
     slow_nodes,
     slow_pods,
@@ -26,14 +26,14 @@ from hvd_elastic.discovery.rules.slow_workers import HOLD_SECONDS
 NOW = 1.8e9
 LONG_AGO = NOW - PATIENCE_SECONDS
 POD = PodView(name="job-worker-1", uid="u1", node="n1", owner_uid="job", created=NOW - 3600)
-ROOMS = [NodeRoom(name=f"n{index}", workers=2) for index in range(4)]
+ROOMS = [WorkerRoom(name=f"n{index}", workers=2) for index in range(4)]
 SLOW = [SlowNode(name="n1", since=LONG_AGO)]
 
 
 def excluded(
     slow: Sequence[SlowNode] = SLOW,
     before: dict[str, float] | None = None,
-    rooms: Sequence[NodeRoom] = ROOMS,
+    rooms: Sequence[WorkerRoom] = ROOMS,
     min_workers: int = 1,
 ) -> dict[str, float]:
     return dict(exclude(slow, before or {}, rooms, min_workers=min_workers, now=NOW).until)
@@ -84,7 +84,7 @@ def test_of_several_those_are_excluded_that_have_been_slow_for_longest() -> None
         ([*ROOMS[:3], replace(ROOMS[3], by_karpenter=True)], 1, "n1: Karpenter would start no node for the job"),
     ],
 )
-def test_none_is_excluded_that_the_job_needs(rooms: Sequence[NodeRoom], min_workers: int, refused: str) -> None:
+def test_none_is_excluded_that_the_job_needs(rooms: Sequence[WorkerRoom], min_workers: int, refused: str) -> None:
     made = exclude(SLOW, {}, rooms, min_workers=min_workers, now=NOW)
     assert (list(made.until), "".join(made.refused)[: len(refused) or None]) == ([] if refused else ["n1"], refused)
 
@@ -108,10 +108,12 @@ NAMES = st.sampled_from([f"n{index}" for index in range(6)])
 @given(
     st.lists(st.builds(SlowNode, name=NAMES, since=st.floats(0, NOW)), max_size=6),
     st.dictionaries(NAMES, st.floats(0, 2 * NOW), max_size=MOST_NODES),
-    st.lists(st.builds(NodeRoom, name=NAMES, workers=st.integers(0, 3)), max_size=6, unique_by=lambda room: room.name),
+    st.lists(
+        st.builds(WorkerRoom, name=NAMES, workers=st.integers(0, 3)), max_size=6, unique_by=lambda room: room.name
+    ),
     st.integers(1, 8),
 )
-def test_it_is_bounded(slow: list[SlowNode], before: dict[str, float], rooms: list[NodeRoom], least: int) -> None:
+def test_it_is_bounded(slow: list[SlowNode], before: dict[str, float], rooms: list[WorkerRoom], least: int) -> None:
     after = excluded(slow, before, rooms, least)
     assert len(after) <= MOST_NODES
     assert all(NOW < until <= NOW + EXCLUDED_SECONDS for until in after.values())

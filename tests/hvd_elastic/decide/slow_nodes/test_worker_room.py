@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.decide.slow_nodes.exclusion_decision import NodeRoom
+from hvd_elastic.decide.slow_nodes.exclusion_decision import WorkerRoom
 from hvd_elastic.decide.slow_nodes.worker_room import WorkerNeeds
 
 HAS = {"pods": "110", "cpu": "3920m", "memory": "16Gi", "nvidia.com/gpu": "4"}
@@ -36,7 +36,7 @@ def needs(*resources: dict[str, Any], **spec: Any) -> WorkerNeeds:
     ids=str,
 )
 def test_as_many_fit_as_the_scarcest_resource_allows(resources: list[dict[str, Any]], workers: int) -> None:
-    assert needs(*resources).room_on(node()) == NodeRoom(name="n1", workers=workers)
+    assert needs(*resources).room_on(node()) == WorkerRoom(name="n1", workers=workers)
 
 
 TAINT = {"key": "spot", "effect": "NoSchedule"}
@@ -60,4 +60,4 @@ def test_no_worker_may_be_on_a_node_that_it_is_kept_off(placed: dict[str, Any], 
 
 def test_what_a_node_is_called_and_who_made_it() -> None:
     found = needs().room_on(node(labels={"kubernetes.io/hostname": "n1.local", "karpenter.sh/nodepool": "spot"}))
-    assert found == NodeRoom(name="n1", workers=110, named_by_host=False, by_karpenter=True)
+    assert found == WorkerRoom(name="n1", workers=110, named_by_host=False, by_karpenter=True)
