@@ -16,6 +16,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -49,6 +50,8 @@ _MOST: Final = 0.8
 _DEVIATIONS: Final = 4.0
 _SURE: Final = 5.0
 """Standard errors that a rank is off, for a machine that is compared each five seconds for days."""
+_MEDIAN: Final = 1.2533
+"""Standard error of a median, by that of the mean: sqrt(pi/2), of a normal distribution."""
 _NORMAL: Final = 1.4826
 """Standard deviations of a normal distribution in its median absolute deviation."""
 _SHARE: Final = 0.05
@@ -107,7 +110,9 @@ def _slow(series: Series, recent: Series, window: PaceWindow) -> list[SlowRank]:
     middle = median(medians.values())
     behind = [rank for rank, own in medians.items() if own > window.times * middle or len(medians) == 2]
     found = [slow for rank in behind if (slow := _judge(rank, recent, medians, window)) is not None]
-    least = _SURE * _noise({rank: series[rank] for rank in recent}) / math.sqrt(window.blocks) if found else 0.0
+    if not found:
+        return []
+    least = _SURE * _MEDIAN * _noise({rank: series[rank] for rank in recent}) / math.sqrt(window.blocks)
     return [slow for slow in found if math.log(slow.times) >= least]
 
 
@@ -148,7 +153,10 @@ def _beside(rank: int, recent: Series) -> list[float]:
 
 
 def _noise(series: Series) -> float:
-    """By how much a block is off by chance: the standard deviation of its logarithm, each beside the others' block."""
+    """By how much a block is off by chance: the standard deviation of its logarithm, each beside the others' block.
+
+    Learned from one block to the next: a rank that has just become slow is not off by chance.
+    """
     known = list(series)
     offs: list[float] = []
     for rank in known[:: len(known) // _MOST_NOISES + 1]:
@@ -156,9 +164,8 @@ def _noise(series: Series) -> float:
             math.log(max(block.own, _LEAST_OWN) / max(beside, _LEAST_OWN))
             for block, beside in zip(series[rank], _beside(rank, series), strict=True)
         ]
-        middle = median(logs)
-        offs += [abs(each - middle) for each in logs]
-    return _NORMAL * median(offs)
+        offs += [abs(later - each) for each, later in pairwise(logs)]
+    return _NORMAL * median(offs) / math.sqrt(2)
 
 
 def _nearest(times: Sequence[float], time: float) -> int:

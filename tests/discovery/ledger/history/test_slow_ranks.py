@@ -137,6 +137,17 @@ def test_a_slow_rank_is_named_in_time_and_alone(times: float, seconds: float, se
     assert len(world.told) == 2
 
 
+@pytest.mark.parametrize("seed", [6, 12, 15, 18])
+def test_a_rank_that_becomes_slow_while_little_is_known_of_noise(seed: int) -> None:
+    size = (2, 3, 8)[seed % 3]
+    slow = seed % size
+    world = PacedWorld(seed=seed, size=size, work=NoisyMachines())
+    world.run(60)
+    world.work = NoisyMachines(slow, 1.5)
+    world.run(60)
+    assert world.named == [slow]
+
+
 def test_a_rank_of_many() -> None:
     """A round of questions takes ten seconds."""
     world = PacedWorld(seed=1, size=80, work=NoisyMachines(41, 1.8))
