@@ -24,6 +24,7 @@ def network() -> nn.Module:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--weights", type=Path, required=True, help="made if they are not there")
     parser.add_argument("--first", type=float, default=0.2, help="seconds until the first byte of an answer, at least")
@@ -38,6 +39,12 @@ def main() -> None:
 
     class Answers(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            """What a probe asks: the weights are loaded."""
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
         def do_POST(self) -> None:
             began = time.monotonic()
@@ -56,7 +63,7 @@ def main() -> None:
         def log_message(self, *_: object) -> None:
             """Nothing for each request."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", flags.port), Answers)
+    server = ThreadingHTTPServer((flags.host, flags.port), Answers)
     server.daemon_threads = False
 
     def leave(_signal: int, _frame: FrameType | None) -> None:

@@ -13,7 +13,8 @@ from typing import Final
 from benchmarks.peers.hosts import Host, free_port, script_environment
 
 PROGRAM: Final = Path(__file__).with_name("model_server.py")
-_QUESTION: Final = json.dumps([[0.5] * 64])
+QUESTION: Final = [[0.5] * 64]
+"""An image of scikit-learn's digits."""
 
 Command = Callable[[int], Sequence[str]]
 """What serves on a port."""
@@ -86,7 +87,7 @@ def first_byte(port: int, timeout: float) -> float:
     """Ask a server, and return when the first byte of its answer came. Raises OSError and HTTPException."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
-        connection.request("POST", "/", _QUESTION)
+        connection.request("POST", "/", json.dumps(QUESTION))
         answer = connection.getresponse()
         if answer.status != http.client.OK or not answer.read(1):
             raise http.client.HTTPException(f"the server answered {answer.status}")

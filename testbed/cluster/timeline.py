@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from hvd_elastic.discovery.ledger.entries import RankSlow, from_lines
+from hvd_elastic.mpijob.contract import LEDGER_KEY, LEDGER_SUFFIX
 from testbed.kube.kubectl import Kubectl, condition_of
 
 
@@ -53,6 +55,8 @@ class Timeline:
         """What the test did, and when."""
         self.jobs: list[tuple[float, str]] = []
         """MPIJobs, as often as they were told of, and when."""
+        self.slow: set[str] = set()
+        """Workers that the test makes slow, by their pods: only these may be called so."""
         self.began = time.time()
 
     def start(self, *, with_logs: bool = True) -> None:
@@ -91,6 +95,13 @@ class Timeline:
         self.marks.append((now, what))
         self._write("marks", {"time": now, "mark": what})
         return now
+
+    def require_no_false_name(self, *, since: float = 0) -> None:
+        """Raise AssertionError if a ledger calls a worker slow that the test has not made slow."""
+        ledgers = [one for one in self._kubectl.list("configmaps") if one["metadata"]["name"].endswith(LEDGER_SUFFIX)]
+        entries = [entry for one in ledgers for entry in from_lines(one["data"][LEDGER_KEY].splitlines())]
+        named = [entry for entry in entries if isinstance(entry, RankSlow) and entry.unix >= since]
+        assert {entry.pod for entry in named} <= self.slow, named
 
     def first(self, wanted: Callable[[Sighting], bool], *, since: float = 0) -> Sighting | None:
         """Return the first sighting that is wanted."""

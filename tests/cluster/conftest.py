@@ -50,6 +50,7 @@ def timeline(namespace: Kubectl, request: pytest.FixtureRequest) -> Iterator[Tim
     yield recorded
     recorded.stop(told(namespace))
     _draw_failure(request, recorded)
+    recorded.require_no_false_name()
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,7 @@ def scenario(standing: Standing, request: pytest.FixtureRequest) -> Iterator[Sce
     yield entered
     entered.timeline.keep(entered.job.shared / "events")
     _draw_failure(request, entered.timeline)
+    entered.timeline.require_no_false_name(since=entered.began)
 
 
 def output(request: pytest.FixtureRequest) -> Path:

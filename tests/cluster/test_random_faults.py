@@ -55,6 +55,7 @@ class Chaos:
                     number = signal.SIGSTOP if fault is Fault.STOP else signal.SIGKILL
                     name = self._name(Role.WORKER, chance)
                     signal_processes(self._job, name, program, number)
+                    self._timeline.slow |= {name} if fault is Fault.STOP else set()
                 case Fault.DELETE | Fault.FORCE:
                     name = self._name(Role.WORKER, chance)
                     pods.delete(self._job.kubectl, name, by_force=fault is Fault.FORCE)
