@@ -96,6 +96,17 @@ def reserve(history: DemandHistory, now: float, *, unclaimed: int, quantile: flo
     return max(0, min(wanted_reserve(history, now, quantile=quantile), unclaimed))
 
 
+def buffer_chunks(wanted: int, *, spare: int, node: int) -> int:
+    """One-GPU chunks of a capacity buffer, from which a cluster autoscaler buys nodes for the `wanted` reserve.
+
+    `spare`: GPUs that inference neither holds nor waits for, less the min of each job. `node`: those of the largest
+    node. What training can give back is not bought: inference takes the reserve before training has restored it, a
+    cluster autoscaler buys for chunks that have lost their room at once, and training keeps the node, again and again.
+    One node of slack, lest a node that idles for the reserve be taken away and bought in turns.
+    """
+    return wanted if wanted > spare - node else 0
+
+
 def waiting_share(windows: tuple[DemandWindow, ...]) -> float:
     """In how many of the last windows inference waited: F5's eviction rate e, of the last hour."""
     lately = windows[-_RECENT:]

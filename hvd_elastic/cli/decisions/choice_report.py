@@ -49,7 +49,7 @@ def choose_setting(
     plan = setup.plans[0]
     values: SettingValues = {**default_values(plan, setup.day), **given_values(grid)}
     ground = TrialGround(day=setup.day, plans=setup.plans, stalls=setup.stalls[Way.OURS])
-    simulator = partial(simulate, share=setup.share, excludes_slow=setup.exclude_slow)
+    simulator = partial(simulate, share=setup.share, reserve=setup.reserve, excludes_slow=setup.exclude_slow)
     with progress_bar("choose") as tell:
         found = choose(ground, values, simulator, waiting_limit=waiting_limit, tell=tell)
     remarks = [*setup_remarks(setup), f"chosen for {plan.spec.name}"]

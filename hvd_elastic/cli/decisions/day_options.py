@@ -1,6 +1,7 @@
 """The flags that say which day is simulated: recorded traces, or a day made up from a seed."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -25,6 +26,10 @@ _OPTIONS: Final = (
                  help="Nodes of the cluster. Made up: 8. With a trace: those that are always there beside it."),
     click.option("--node-gpus", type=click.IntRange(min=1),
                  help="GPUs of a node. Default: 1 with a trace of nodes alone, else 8."),
+    click.option("--buy-nodes", type=click.IntRange(1, 100_000), metavar="N",
+                 help="A cluster autoscaler buys up to so many nodes more, of --node-gpus, for pods without room."),
+    click.option("--buy-delay", type=click.FloatRange(min=0), default=210.0, show_default=True, metavar="SECONDS",
+                 help="Until pods are bound to a node that is bought."),
     click.option("--machine", default="", metavar="TYPE", help="Instance type of the nodes, for prices."),
     click.option("--notice", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="SECONDS",
                  help="Between the cloud's notice and the loss of a spot node; 0: it goes without a word."),
@@ -55,7 +60,7 @@ def take_day_flags(flags: dict[str, Any]) -> dict[str, Any]:
         name: flags.pop(name)
         for name in (
             *("traces", "trace_names", "begins", "hours", "nodes", "node_gpus", "machine", "notice"),
-            *("on_demand", "seed", "spot_nodes", "inference", "bursts", "slow_nodes"),
+            *("on_demand", "seed", "spot_nodes", "inference", "bursts", "slow_nodes", "buy_nodes", "buy_delay"),
         )
     }
 
@@ -65,6 +70,11 @@ def day_from(flags: Mapping[str, Any]) -> "Day":
     if flags["traces"] and flags["seed"] is not None:
         raise click.UsageError("--trace plays a recorded day, --seed makes one up: give one of them")
     day = _recorded(flags) if flags["traces"] else _made_up(flags)
+    if flags["buy_nodes"]:
+        from hvd_elastic.decide.simulate.day import NodeGroup
+
+        group = NodeGroup(gpus=_node_gpus(flags), most=flags["buy_nodes"], delay_seconds=flags["buy_delay"])
+        day = replace(day, node_group=group)
     if not flags["slow_nodes"]:
         return day
     from hvd_elastic.decide.simulate.inputs.slow_nodes import with_slow_nodes
@@ -72,11 +82,15 @@ def day_from(flags: Mapping[str, Any]) -> "Day":
     return with_slow_nodes(day, flags["slow_nodes"])
 
 
+def _node_gpus(flags: Mapping[str, Any]) -> int:
+    return flags["node_gpus"] or (8 if flags["nodes"] or not flags["traces"] else 1)
+
+
 def _recorded(flags: Mapping[str, Any]) -> "Day":
     from hvd_elastic.decide.simulate.traces.recorded_day import NodeKind, TraceChoice, recorded_day
 
     kind = NodeKind(
-        gpus=flags["node_gpus"] or (8 if flags["nodes"] else 1),
+        gpus=_node_gpus(flags),
         machine=flags["machine"],
         spot=not flags["on_demand"],
         notice_seconds=flags["notice"],
@@ -100,7 +114,7 @@ def _made_up(flags: Mapping[str, Any]) -> "Day":
         raise click.BadParameter("write LOW:HIGH, such as 0.3:0.7", param_hint="--inference") from None
     nodes = flags["nodes"] or 8
     spot = flags["spot_nodes"] if flags["spot_nodes"] is not None else nodes // 4
-    kind = NodeKind(gpus=flags["node_gpus"] or 8, machine=flags["machine"], notice_seconds=flags["notice"])
+    kind = NodeKind(gpus=_node_gpus(flags), machine=flags["machine"], notice_seconds=flags["notice"])
     cluster = MadeUpCluster(
         nodes=nodes,
         spot_nodes=spot,

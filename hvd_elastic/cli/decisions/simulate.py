@@ -15,6 +15,7 @@ from hvd_elastic.cli.progress import progress_bar
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
 
 if TYPE_CHECKING:
+    from hvd_elastic.decide.simulate.autoscaling.inference_reserve import ReserveRule
     from hvd_elastic.decide.simulate.inputs.stall_settings import WayStalls
     from hvd_elastic.decide.simulate.outcome import DayOutcome
     from hvd_elastic.decide.simulate.simulation import Share
@@ -35,6 +36,7 @@ _COLUMNS: Final = (
     Column(title="ended", key="ended", right=True),
     Column(title="cost", key="cost", right=True),
 )
+_BOUGHT: Final = Column(title="bought gpu-h", key="bought", right=True)
 
 
 def _convert(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
@@ -86,6 +88,7 @@ def _convert(context: click.Context, _parameter: click.Parameter, path: Path | N
 )
 @click.option("--weight", multiple=True, metavar="[JOB=]W", help="A job of weight 2 counts each gain twice.")
 @click.option("--autoscale", is_flag=True, help="In the way `ours`: jobs share idle GPUs as `autoscale` has it.")
+@click.option("--buffer", is_flag=True, help="In the way `ours`: a buffer has nodes bought for autoscale's reserve.")
 @click.option("--exclude-slow", is_flag=True, help="In the way `ours`: the kit's `slow-nodes` runs.")
 @click.option("--way", "ways", multiple=True, type=click.Choice(WAYS), help="Only these ways. Default: all.")
 @click.option(
@@ -132,6 +135,7 @@ def command(
     *,
     files: tuple[Path, ...],
     autoscale: bool,
+    buffer: bool,
     exclude_slow: bool,
     ways: Sequence[str],
     stalls: str,
@@ -161,13 +165,21 @@ def command(
         raise click.UsageError("--choose simulates one way and draws nothing: leave --picture and --way out")
     if picture and not picture.parent.is_dir():
         raise click.BadParameter(f"there is no folder {picture.parent}", param_hint="--picture")
+    if buffer and not autoscale:
+        raise click.UsageError(
+            "--buffer needs --autoscale, which leaves the reserve idle: training would fill the nodes that are bought "
+            "for it, and more be bought without end"
+        )
     day = day_from(take_day_flags(flags))
+    if buffer and not day.node_group:
+        raise click.UsageError("--buffer needs --buy-nodes: how many nodes may be bought for the reserve")
     plans = job_plans(files, PlanWords(**flags), assumed=assumed_curve(samples_per_worker, loss / 100))
     setup = DaySetup(
         day=day,
         plans=plans,
         stalls=_stalls(stalls, stall_words),
         share=_share(autoscale),
+        reserve=_reserve(autoscale, buffer=buffer),
         exclude_slow=exclude_slow,
     )
     resource = _resource(setup)
@@ -203,6 +215,16 @@ def _share(autoscale: bool) -> "Share | None":
     return share
 
 
+def _reserve(autoscale: bool, *, buffer: bool) -> "ReserveRule | None":
+    """That of the autoscaler in a cluster."""
+    if not autoscale:
+        return None
+    from hvd_elastic.decide.autoscale.decision import QUANTILE
+    from hvd_elastic.decide.simulate.autoscaling.inference_reserve import ReserveRule
+
+    return ReserveRule(quantile=QUANTILE, buffer=buffer)
+
+
 def _compare(
     setup: DaySetup,
     resource: str,
@@ -228,8 +250,9 @@ def _compare(
     written = {Format.CSV: lambda: comparison_csv(rows)}
     tell_day(facts, remarks)
     side_by_side = sorted(rows, key=lambda row: [other.job for other in rows].index(row.job))
+    columns = (*_COLUMNS, _BOUGHT) if setup.day.node_group else _COLUMNS
     show(
-        Result(rows=[_shown(asdict(row)) for row in side_by_side], columns=_COLUMNS, data=data, written=written), output
+        Result(rows=[_shown(asdict(row)) for row in side_by_side], columns=columns, data=data, written=written), output
     )
     if picture:
         replace_file(picture, day_picture(outcomes))
@@ -259,14 +282,15 @@ def _outcomes(setup: DaySetup, ways: Sequence[str]) -> list["DayOutcome"]:
             def told(part: float, done: int = done, way: str = way) -> None:
                 tell((done + part) / len(wanted), way)
 
-            share = setup.share if way == Way.OURS else None
+            is_ours = way == Way.OURS
             outcomes.append(
                 simulate(
                     setup.day,
                     jobs,
                     Way(way),
                     setup.stalls[Way(way)],
-                    share=share,
+                    share=setup.share if is_ours else None,
+                    reserve=setup.reserve if is_ours else None,
                     excludes_slow=setup.exclude_slow,
                     progress=told,
                 )
@@ -283,6 +307,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
         "goodput": f"{row['goodput']:.1%}",
         "useful": f"{row['useful_gpu_hours']:.1f}",
         "held": f"{row['held_gpu_hours']:.1f}",
+        "bought": f"{row['bought_gpu_hours']:.1f}",
         "p50": f"{row['waiting_p50']:.1f} s" if row["inference_pods"] else None,
         "p99": f"{row['waiting_p99']:.1f} s" if row["inference_pods"] else None,
         "paused": f"{row['paused_seconds']:.0f} s",

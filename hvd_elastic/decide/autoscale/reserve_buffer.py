@@ -1,8 +1,8 @@
 """A CapacityBuffer that follows the reserve, so that a cluster autoscaler keeps the nodes for it ready.
 
 It is safe only because this autoscaler leaves the reserve idle. Training that filled it would have the next nodes
-started, and fill those, without end: so the buffer is emptied while a job that is not shared waits for GPUs, and a
-chunk is one GPU, which fits wherever one is idle.
+started, and fill those, without end: so the buffer is emptied while a job that is not shared waits for GPUs, and while
+jobs could give the reserve back; and a chunk is one GPU, which fits wherever one is idle.
 """
 
 import logging
@@ -12,7 +12,8 @@ from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterE
 from hvd_elastic.client.connection.known_api import CAPACITY_BUFFERS
 from hvd_elastic.decide.autoscale.decision import SharedCluster
 from hvd_elastic.decide.autoscale.forecast.capacity_buffers import MOST_CHUNKS, BufferedPod
-from hvd_elastic.policy.reserve import DemandHistory, wanted_reserve
+from hvd_elastic.decide.autoscale.node_pool import pools_of
+from hvd_elastic.policy.reserve import DemandHistory, buffer_chunks, wanted_reserve
 from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.system.untrusted_values import one_line
 
@@ -25,7 +26,7 @@ class BufferDecision:
 
     chunks: int
     refusal: str = ""
-    """Why it asks for none; empty: as many as the reserve."""
+    """Why it must ask for none; empty: it follows the reserve."""
 
 
 def buffer_decision(
@@ -40,7 +41,11 @@ def buffer_decision(
     if waits := sorted({pod.job for pod in state.pods if pod.job and pod.job not in shared and not pod.node}):
         words = f"{waits[0]} waits for GPUs and is not shared, so it would take them: give it `autoscale: shared`"
         return BufferDecision(chunks=0, refusal=words)
-    return BufferDecision(chunks=min(wanted_reserve(history, now, quantile=quantile), MOST_CHUNKS))
+    wanted = min(wanted_reserve(history, now, quantile=quantile), MOST_CHUNKS)
+    unclaimed = sum(pool.unclaimed for pool in pools_of(state.jobs, state.nodes, state.pods, now)) - state.coming
+    spare = unclaimed - sum(job.min * job.gpus for job in state.jobs)
+    largest = max((node.gpus for node in state.nodes), default=0)
+    return BufferDecision(chunks=buffer_chunks(wanted, spare=spare, node=largest))
 
 
 class ReserveBuffer:

@@ -39,6 +39,21 @@ class InferencePod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """Nodes that a cluster autoscaler buys, beyond those of the day."""
+
+    gpus: int
+    """Of each node."""
+    most: int
+    """Nodes at one time, those that are on their way included."""
+    delay_seconds: float = 210.0
+    """From the call until pods are bound to a new node. Cluster Autoscaler's FAQ: "on GCE it usually takes 3 to 4
+    minutes from CA request to when pods can be scheduled"."""
+    unneeded_seconds: float = 600.0
+    """For so long a node is unneeded before it is taken away (`--scale-down-unneeded-time`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
     """What happens to a cluster without regard to training."""
 
@@ -50,3 +65,5 @@ class Day:
     """In the order in which they come. Read from the beginning several times, so not an iterator."""
     pods: Iterable[InferencePod] = ()
     """The same, in the order in which they are created. Those that were there before the day have `created=0`."""
+    node_group: NodeGroup | None = None
+    """None: no cluster autoscaler."""

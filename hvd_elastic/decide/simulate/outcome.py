@@ -106,6 +106,8 @@ class DayOutcome:
     seconds: float
     jobs: tuple[JobOutcome, ...]
     inference: InferenceWaiting
+    bought: float = 0.0
+    """Of all nodes that a cluster autoscaler bought, from the call until they were taken away."""
 
     @property
     def useful(self) -> float:

@@ -11,6 +11,7 @@ from hvd_elastic.policy.reserve import (
     MOST_WINDOWS,
     WINDOW_SECONDS,
     DemandHistory,
+    buffer_chunks,
     forecast,
     learned,
     reserve,
@@ -53,6 +54,15 @@ def test_the_factor_grows_with_too_much_waiting_and_falls_without_any() -> None:
     assert learned(1.0, 0.10, quantile=0.95) == pytest.approx(1.5)
     assert learned(1.0, 0.05, quantile=0.95) == 1.0
     assert learned(1.0, 0.0, quantile=0.95) == pytest.approx(1 / 1.5)
+
+
+@given(wanted=st.integers(0, 100), spare=st.integers(-100, 100), node=st.integers(0, 16))
+def test_a_buffer_asks_for_the_whole_reserve_where_training_could_not_restore_it_on_one_node_less(
+    wanted: int, spare: int, node: int
+) -> None:
+    chunks = buffer_chunks(wanted, spare=spare, node=node)
+    assert chunks == (0 if wanted <= spare - node else wanted)
+    assert buffer_chunks(wanted, spare=spare + 1, node=node) <= chunks
 
 
 def test_constant_demand_needs_no_reserve() -> None:

@@ -1,6 +1,7 @@
 """The cluster in the course of the day: nodes come and go, pods are bound and evicted, jobs respond."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import merge
@@ -32,8 +33,10 @@ class ClusterDay:
         self.waits = InferenceRecord()
         """Of each pod of inference that runs, from its creation on."""
         self.runs: list[JobRun] = []
-        self.on_change: Callable[[float], None] = _ignore
-        """Called after each moment in which something has happened."""
+        self.on_change: list[Callable[[float], object]] = []
+        """Called after each moment in which something has happened, in this order."""
+        self.chunks = 0
+        """Of one GPU each, of a capacity buffer: a cluster autoscaler is to keep room for so many."""
         self.table = NodeTable(unit=unit)
         self._stalls = stalls
         self._scheduler = KubeScheduler(self.table)
@@ -44,8 +47,8 @@ class ClusterDay:
         self._queue = EventQueue(merge(nodes, pods, key=itemgetter(0)))
 
     @property
-    def never(self) -> int:
-        """Pods of inference that have no room, and for which nobody leaves."""
+    def stuck(self) -> Counter[int]:
+        """Pods of inference by their GPUs that have no room, and for which nobody leaves."""
         return self._scheduler.stuck
 
     @property
@@ -60,7 +63,8 @@ class ClusterDay:
                 while self._queue.next_second() == now:
                     self._queue.pop()(now)
                 self._settle(now)
-            self.on_change(now)
+            for look in self.on_change:
+                look(now)
             yield now
 
     def at(self, second: float, action: TimedAction) -> int:
@@ -161,7 +165,3 @@ class ClusterDay:
         self._queue.cancel(pod.end)
         left = pod.seconds - max(now - pod.running, 0.0)
         self._serve_later(pod.gpus, max(left, 0.0), now)
-
-
-def _ignore(_now: float) -> None:
-    """Nobody listens."""

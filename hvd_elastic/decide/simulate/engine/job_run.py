@@ -93,6 +93,10 @@ class JobRun:
         self._until = 0.0
         self._checkpoint_due = False
 
+    @property
+    def has_work(self) -> bool:
+        return self.submitted and self.phase is not RunPhase.ENDED
+
     def submit(self, now: float) -> None:
         self.submitted = True
         self.progress.now = now

@@ -5,7 +5,7 @@ event that may help it (queueing hints), and its backoff of 1 to 10 s is skipped
 (`SchedulerPopFromBackoffQ`, on since Kubernetes 1.33).
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from itertools import count
 
@@ -40,9 +40,9 @@ class KubeScheduler:
         self._decisions: list[Binding | Eviction] = []
 
     @property
-    def stuck(self) -> int:
-        """Pods of inference that have no room, and for which nobody leaves."""
-        return sum(pod.nominated is None for pod in self._serving)
+    def stuck(self) -> Counter[int]:
+        """Pods of inference by their GPUs that have no room, and for which nobody leaves."""
+        return Counter(pod.gpus for pod in self._serving if pod.nominated is None)
 
     def add(self, pod: ScheduledPod) -> None:
         """A pod was created now."""

@@ -52,6 +52,12 @@ class NodeTable:
         self.rooms: dict[int, NodeRoom] = {}
         self.lendable = 0
         """GPUs that inference leaves to training, as far as whole workers of `unit` GPUs fit on their nodes."""
+        self.free = 0
+        """GPUs that nobody holds and that are promised to nobody."""
+        self.serving = 0
+        """GPUs that pods of inference hold."""
+        self.promised = 0
+        """GPUs that pods of inference wait for, and that workers give back."""
         self._unit = unit
         self._by_room: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         """The nodes with so many GPUs available of so many, in order."""
@@ -76,6 +82,7 @@ class NodeTable:
         pods = self.close(node)
         for pod in pods:
             pod.node = None
+        self.serving -= self.rooms[node].serving
         del self.rooms[node]
         return pods
 
@@ -101,6 +108,7 @@ class NodeTable:
         room = self.rooms[node]
         pod.nominated = node
         room.nominated += pod.gpus
+        self.promised += pod.gpus
         room.nominees[pod] = None
         self._changed(node)
 
@@ -110,6 +118,7 @@ class NodeTable:
         if node is not None:
             room = self.rooms[node]
             room.nominated -= pod.gpus
+            self.promised -= pod.gpus
             del room.nominees[pod]
             self._changed(node)
 
@@ -144,6 +153,7 @@ class NodeTable:
         room.used += gpus
         if not isinstance(pod, WorkerPod):
             room.serving += gpus
+            self.serving += gpus
 
     def _changed(self, node: int) -> None:
         room = self.rooms[node]
@@ -162,6 +172,7 @@ class NodeTable:
             del nodes[bisect_left(nodes, node)]
         if available:
             insort(self._by_room[available, room.gpus], node)
+        self.free += available - room.found_at
         room.found_at = available
 
     def _offer(self, node: int, room: NodeRoom, gpus: int) -> None:

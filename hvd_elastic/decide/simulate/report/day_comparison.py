@@ -31,6 +31,8 @@ class ComparedRow:
     waiting_p99: float
     never: int
     """Inference pods that had no room at the end of the day."""
+    bought_gpu_hours: float
+    """Of the nodes that a cluster autoscaler bought, for all jobs and inference."""
     repeated_steps: int
     resizes: int
     restarts: int
@@ -73,6 +75,7 @@ def as_plain(outcomes: Iterable[DayOutcome]) -> list[dict[str, Any]]:
             "jobs": [_plain_job(job) for job in outcome.jobs],
             "inference": asdict(outcome.inference),
             "goodput": outcome.goodput,
+            "bought": outcome.bought,
         }
         for outcome in outcomes
     ]
@@ -99,6 +102,7 @@ def _row(outcome: DayOutcome, name: str, jobs: Sequence[JobOutcome]) -> Compared
         waiting_p50=outcome.inference.p50,
         waiting_p99=outcome.inference.p99,
         never=outcome.inference.never,
+        bought_gpu_hours=outcome.bought / _HOUR,
         repeated_steps=sum(job.repeated_steps for job in jobs),
         resizes=sum(job.resizes for job in jobs),
         restarts=sum(job.restarts for job in jobs),

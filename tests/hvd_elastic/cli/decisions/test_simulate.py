@@ -168,6 +168,25 @@ def test_jobs_that_share_by_gain_train_more_where_it_is_worth_most(simulate: Too
     assert any("jobs compete for idle GPUs" in remark for remark in compete["remarks"])
 
 
+def test_nodes_are_bought_for_what_has_no_room_and_for_the_reserve(simulate: Tool) -> None:
+    words = ("job.yaml", *SMALL, "--way", "ours")
+    alone = simulate(*words)
+    assert "BOUGHT" not in alone.out
+    ran = simulate(*words, "--buy-nodes", "2", "--buy-delay", "60")
+    assert ran.out.splitlines()[0].split()[-2:] == ["BOUGHT", "GPU-H"]
+    assert "a cluster autoscaler buys up to 2 nodes of 4 GPUs, each there after 60 s" in ran.err
+
+    def bought(*more: str) -> float:
+        (row,) = csv.DictReader(simulate(*words, "-o", "csv", *more).out.splitlines())
+        return float(row["bought_gpu_hours"])
+
+    assert bought() == 0
+    assert 0 < bought("--buy-nodes", "1") <= 4 * 2
+    assert bought("--buy-nodes", "2", "--autoscale") < bought("--buy-nodes", "2")
+    remarks = json.loads(simulate(*words, "--autoscale", "--buffer", "--buy-nodes", "2", "-o", "json").out)["remarks"]
+    assert "ours: jobs leave a reserve idle for inference, for which a buffer has nodes bought" in remarks
+
+
 def test_choose_names_the_winner_and_its_flags(simulate: Tool) -> None:
     grid = ("--grid", "min=1,2", "--grid", "max=2,8", "--grid", "grace=30", "--grid", "every=60,600")
     ran = simulate("job.yaml", *SMALL, "--choose", *grid)
@@ -208,6 +227,8 @@ def test_choose_is_there_for_programs(simulate: Tool) -> None:
         (["job.yaml", "--picture", "none/a.svg"], "there is no folder none"),
         (["job.yaml", "--stalls", "none.yaml"], "none.yaml"),
         (["job.yaml", "--start", "noon"], "--start: 'noon': is not a time"),
+        (["job.yaml", "--buffer", "--buy-nodes", "2"], "--buffer needs --autoscale, which leaves the reserve idle"),
+        (["job.yaml", "--buffer", "--autoscale"], "--buffer needs --buy-nodes"),
         ([], "JOB.yaml"),
     ],
 )

@@ -36,6 +36,15 @@ def test_it_is_as_large_as_the_reserve_though_no_gpu_is_idle() -> None:
     assert buffer_decision(state, OWN, DemandHistory(), START, quantile=QUANTILE).chunks == 0
 
 
+def test_it_is_empty_while_jobs_could_give_the_reserve_back_on_one_node_less() -> None:
+    """A chunk that inference takes the room of would have a node bought at once, which training then fills."""
+    nodes = node("n1"), node("n2")
+    for serving, chunks in ((4, 0), (5, 3)):
+        pods = tuple(pod(f"chat-{number}", node="n1") for number in range(serving))
+        state = SharedCluster(jobs=(job("team/a"),), nodes=nodes, pods=pods)
+        assert buffer_decision(state, OWN, rising(3), START, quantile=QUANTILE).chunks == chunks
+
+
 def test_it_is_empty_while_a_job_would_take_what_it_keeps() -> None:
     waits = pod("w", job="team/b", index=0)
     state = SharedCluster(jobs=(job("team/a"),), nodes=(node("n1"),), pods=(waits,))

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvd_elastic.decide.simulate.day import Day
+from hvd_elastic.decide.simulate.autoscaling.inference_reserve import ReserveRule
+from hvd_elastic.decide.simulate.day import Day, NodeGroup
 from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
 from hvd_elastic.decide.simulate.engine.job_progress import JobProgress
 from hvd_elastic.decide.simulate.simulation import simulate
 from hvd_elastic.decide.simulate.workload import SimulatedJob, Way
+from hvd_elastic.policy.sharing import share
 from tests.hvd_elastic.decide.simulate.made_days import STALLS, days, jobs, several_jobs
 from tests.hvd_elastic.decide.simulate.made_days import day as made_day
 from tests.properties import examples
@@ -33,6 +35,10 @@ def checked_each_moment() -> Iterator[None]:
             assert sum(pod.gpus for pod in room.pods) == room.used <= room.gpus
             assert sum(pod.gpus for pod in room.nominees) == room.nominated
             assert room.left_to_training >= 0
+        rooms = cluster.table.rooms.values()
+        assert cluster.table.free == sum(max(room.available, 0) for room in rooms)
+        assert cluster.table.serving == sum(room.serving for room in rooms)
+        assert cluster.table.promised == sum(room.nominated for room in rooms)
 
     with patch.object(ClusterDay, "_settle", looked_at):
         yield
@@ -57,6 +63,36 @@ def test_all_that_was_held_is_accounted_for(
         assert [change.second for change in changes] == sorted(change.second for change in changes)
     capacity = sum(node.gpus * max(min(node.until, day.seconds) - node.since, 0) for node in day.nodes)
     assert sum(job.held for job in outcome.jobs) <= capacity + 1e-6
+
+
+@settings(max_examples=examples(40))
+@given(
+    day=days(),
+    tasks=several_jobs(),
+    way=WAYS,
+    group=st.builds(
+        NodeGroup,
+        gpus=st.sampled_from([1, 2, 4]),
+        most=st.integers(1, 4),
+        delay_seconds=st.sampled_from([0.0, 45.0, 210.0]),
+        unneeded_seconds=st.sampled_from([60.0, 600.0]),
+    ),
+    shares=st.booleans(),
+    rule=st.none() | st.builds(ReserveRule, quantile=st.sampled_from([0.5, 0.95]), buffer=st.booleans()),
+)
+def test_what_is_held_on_nodes_that_are_bought_is_accounted_for(
+    day: Day, tasks: tuple[SimulatedJob, ...], way: Way, group: NodeGroup, shares: bool, rule: ReserveRule | None
+) -> None:
+    buying = replace(day, node_group=group)
+    endless = [replace(task, samples=float("inf")) for task in tasks]
+    with checked_each_moment():
+        outcome = simulate(buying, endless, way, STALLS, share=share if shares else None, reserve=rule)
+    for job in outcome.jobs:
+        assert job.useful + job.stalled + job.repeated + job.starting == pytest.approx(job.held, abs=1e-6)
+    capacity = sum(node.gpus * max(min(node.until, day.seconds) - node.since, 0) for node in day.nodes)
+    assert 0 <= outcome.bought <= group.most * group.gpus * day.seconds
+    assert sum(job.held for job in outcome.jobs) <= capacity + outcome.bought + 1e-6
+    assert outcome.given == pytest.approx(simulate(buying, endless, Way.ORACLE, STALLS).given, abs=1e-6)
 
 
 @settings(max_examples=examples(40))

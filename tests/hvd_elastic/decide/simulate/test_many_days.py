@@ -2,10 +2,13 @@
 
 import gc
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 
 from hvd_elastic.decide.simulate import outcome
+from hvd_elastic.decide.simulate.autoscaling.inference_reserve import ReserveRule
+from hvd_elastic.decide.simulate.day import NodeGroup
 from hvd_elastic.decide.simulate.engine import inference_record
 from hvd_elastic.decide.simulate.inputs.made_up_day import MadeUpCluster, made_up_day
 from hvd_elastic.decide.simulate.simulation import Share, simulate
@@ -18,8 +21,10 @@ JOBS = tuple(job(name, max=4, checkpoint_every_seconds=1800.0, samples=samples)
              for name, samples in (("a", 1e9), ("b", 2e9), ("c", float("inf"))))  # fmt: skip
 """Two of them have a length that they do not reach, so that each change of size sets another end."""
 
+BUFFER = ReserveRule(quantile=0.95, buffer=True)
 
-def most_bytes(days: float, way: Way, shared: Share | None) -> int:
+
+def most_bytes(days: float, way: Way, shared: Share | None, rule: ReserveRule | None) -> int:
     """That are held as a day ends."""
     cluster = MadeUpCluster(nodes=3, spot_nodes=2, kind=NodeKind(gpus=4), spot_hours=1.0, bursts=48, hours=24.0 * days)
     held: list[int] = []
@@ -31,7 +36,8 @@ def most_bytes(days: float, way: Way, shared: Share | None) -> int:
 
     tracemalloc.start()
     try:
-        simulate(made_up_day(1, cluster), JOBS, way, STALLS, share=shared, progress=look)
+        buying = replace(made_up_day(1, cluster), node_group=NodeGroup(gpus=4, most=2) if rule else None)
+        simulate(buying, JOBS, way, STALLS, share=shared, reserve=rule, progress=look)
         return max(held)
     finally:
         tracemalloc.stop()
@@ -55,9 +61,15 @@ def histories() -> int:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("way", "shared"), [*((way, None) for way in Way), (Way.OURS, share)])
-def test_many_days_take_the_room_of_a_few(monkeypatch: pytest.MonkeyPatch, way: Way, shared: Share | None) -> None:
+@pytest.mark.parametrize(
+    ("way", "shared", "rule"),
+    [*((way, None, None) for way in Way), (Way.OURS, share, None), (Way.OURS, share, BUFFER)],
+)
+def test_many_days_take_the_room_of_a_few(
+    monkeypatch: pytest.MonkeyPatch, way: Way, shared: Share | None, rule: ReserveRule | None
+) -> None:
     monkeypatch.setattr(outcome, "MOST_CHANGES", 20)
     monkeypatch.setattr(inference_record, "MOST_EXACT", 20)
-    most_bytes(0.25, way, shared)
-    assert most_bytes(6, way, shared) - most_bytes(2, way, shared) < 8 * 1024
+    most_bytes(0.25, way, shared, rule)
+    few = 3  # the reserve's history is of two
+    assert most_bytes(few + 4, way, shared, rule) - most_bytes(few, way, shared, rule) < 8 * 1024

@@ -117,7 +117,7 @@ def test_who_has_no_victims_waits_for_room() -> None:
     first, second = serving(), serving()
     create(scheduler, first, second)
     assert bound(scheduler.schedule(1.0)) == [first]
-    assert scheduler.stuck == 1
+    assert scheduler.stuck == {1: 1}
     table.release(first)
     assert bound(scheduler.schedule(2.0)) == [second]
 
