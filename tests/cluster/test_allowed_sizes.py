@@ -44,7 +44,7 @@ def test_inference_takes_one_worker_and_one_more_is_surplus_until_it_comes_back(
 
     def surplus() -> list[Any]:
         words = f"surplus until there are {SIZE}"
-        return [one for one in told(kubectl, "status", job.name)["workers"] if words in one["why"]]
+        return [one for one in told(kubectl, "status", job.name, exit_code=None)["workers"] if words in one["why"]]
 
     waiting.until("status shows the one that is left over", lambda: len(surplus()) == 1, within_seconds=60)
     job.wait_steps(10)
