@@ -94,6 +94,7 @@ def slow_text(pattern: Pattern, method: str) -> HostileText | None:
     return next((hostile for hostile in hostile_texts(pattern) if grows_too_fast(pattern, method, hostile)), None)
 
 
+@pytest.mark.thorough
 def test_time_grows_with_the_length_of_a_text_and_not_faster() -> None:
     slow = {found: text for found in found_patterns() if (text := slow_text(found.pattern, found.method))}
     assert not slow

@@ -68,7 +68,7 @@ class Job:
         return "".join(self.lines).count(words)
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+@pytest.mark.parametrize("launcher", ["launch", "horovodrun"])
 def test_training_goes_on_while_the_disk_is_full(launcher: str, disk: SmallDisk, script: str) -> None:
     flags = ("--launcher", launcher, "--workers", "1:2:2", "--resize", "0.1:1,2:2")
     job = Job(disk, *flags, "--", "python", script, "100000", "-1", "-")

@@ -89,7 +89,7 @@ def pods() -> Iterator[Pods]:
 @pytest.mark.parametrize(
     ("launcher", "flags"),
     [
-        pytest.param("launch", ("--network-interface", "eth0"), marks=pytest.mark.core, id="launch"),
+        pytest.param("launch", ("--network-interface", "eth0"), id="launch"),
         pytest.param("launch", (), id="launch-any-interface"),
         pytest.param("horovodrun", ("--network-interface", "eth0"), id="horovodrun"),
     ],

@@ -47,7 +47,7 @@ def train(state):
 @pytest.mark.parametrize(
     ("launcher", "state"),
     [
-        pytest.param("launch", "own", marks=pytest.mark.core),
+        ("launch", "own"),
         ("launch", "stock"),
         ("horovodrun", "own"),
         ("horovodrun", "stock"),

@@ -128,7 +128,7 @@ CASES = [
 
 @pytest.mark.parametrize(
     ("how", "launcher"),
-    [pytest.param(*case, marks=[pytest.mark.core] if case == ("spawn", "launch") else []) for case in CASES],
+    [pytest.param(*case, marks=[pytest.mark.core] if case == ("input", "launch") else []) for case in CASES],
 )
 def test_one_sentence_with_the_way_out(how: str, launcher: str, tmp_path: Path) -> None:
     code, said = run(tmp_path, how, launcher)

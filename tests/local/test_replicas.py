@@ -108,7 +108,7 @@ def test_a_job_may_only_be_warned(tmp_path: Path) -> None:
     assert len(weights(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("engine", [pytest.param("horovod", marks=pytest.mark.core), "torch"])
+@pytest.mark.parametrize("engine", ["horovod", "torch"])
 def test_a_flipped_bit_of_one_worker_of_three_costs_its_place(engine: str, tmp_path: Path) -> None:
     undisturbed = tmp_path / "undisturbed"
     assert ended(undisturbed, "none", "--workers", "2", "--engine", engine)[0] == Exit.OK

@@ -145,7 +145,7 @@ def statuses(mark: str) -> set[str]:
     return {info["status"] for info in marked(mark)}
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+@pytest.mark.parametrize("launcher", ["launch", "horovodrun"])
 def test_under_nohup_it_trains_on_when_the_terminal_closes(launcher: str, script: str, mark: str) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does before it becomes the command
     try:

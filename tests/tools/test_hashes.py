@@ -59,7 +59,6 @@ def sh(*command: str, environment: dict[str, str], folder: Path) -> subprocess.C
     )
 
 
-@pytest.mark.core
 @pytest.mark.process
 def test_setup_takes_the_locked_uv_alone(checkout: Path, tmp_path: Path) -> None:
     environment = index_of(tmp_path / "index", f"uv=={LOCKED['uv']}") | {"PYTHON": sys.executable}

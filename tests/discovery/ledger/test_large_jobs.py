@@ -84,7 +84,7 @@ def worlds(ledger: BoundedLedger) -> int:
     return sum(isinstance(entry, WorldChanged) for entry in ledger.entries)
 
 
-@pytest.mark.parametrize("workers", [8, 256, 1024, 2048])
+@pytest.mark.parametrize("workers", [8, 256, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1024, 2048))])
 def test_hundreds_of_resizes_are_kept_in_a_job_of_any_size(workers: int) -> None:
     entries = begun(workers)
     ledger = BoundedLedger().append(entries)
