@@ -41,7 +41,8 @@ def write_page(sections: Sequence[Section], folder: Path, *, left_out: Sequence[
     page = folder / "index.html"
     template = environment.get_template(_TEMPLATE)
     absent = [section.name for section in sections if section.record is None]
-    page.write_text(template.render(sections=sections, left_out=left_out, verdict=verdict(records), absent=absent))
+    said = {"verdict": verdict(records), "states": states(records)}
+    page.write_text(template.render(sections=sections, left_out=left_out, absent=absent, **said))
     return page
 
 
@@ -50,6 +51,14 @@ def verdict(records: Iterable[Record]) -> str:
     counts = Counter(aim.outcome for record in records for aim in record.aims)
     parts = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
     return f"Of {counts.total()} aims: {parts}." if counts else ""
+
+
+def states(records: Iterable[Record]) -> str:
+    """Of how many states of the product the figures are, as a sentence; empty if there are none."""
+    counts = Counter(record.product for record in records)
+    if len(counts) > 1:
+        return f"They are of {len(counts)} states of the product: do not compare one section to another."
+    return f"All are of one state of the product, {next(iter(counts))}." if counts else ""
 
 
 def _inline(document: str) -> Markup:

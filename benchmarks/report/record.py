@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from benchmarks.report.aim import Aim
-from benchmarks.report.machine import this_machine
+from benchmarks.report.machine import product_digest, this_machine
 from hvd_elastic.cli import output
 
 FOLDER: Final = Path("out/benchmarks")
@@ -112,6 +112,8 @@ class Record:
     """Unix seconds."""
     machine: str = field(default_factory=this_machine)
     """As it was when the benchmark began."""
+    product: str = field(default_factory=product_digest)
+    """Digest of the product's source."""
     tables: list[Table] = field(default_factory=list)
     pictures: dict[str, str] = field(default_factory=dict)
     """SVG documents by name."""
@@ -150,4 +152,4 @@ class Record:
             for table in found["tables"]
         ]
         aims = [Aim(**aim) for aim in found.get("aims", ())]
-        return cls(**{"options": (), **found, "tables": tables, "aims": aims})
+        return cls(**{"options": (), "product": "", **found, "tables": tables, "aims": aims})

@@ -12,9 +12,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.report.__main__ import Kept, section
 from benchmarks.report.aim import Aim, Outcome
 from benchmarks.report.growth import growth
-from benchmarks.report.page import Section, write_page
+from benchmarks.report.machine import product_digest
+from benchmarks.report.page import Section, states, write_page
 from benchmarks.report.programs import CLUSTER, PROGRAMS, Program
 from benchmarks.report.record import Column, Record, Table, Value, spread
 from hvd_elastic.client.bench.line_chart import Axis, Line, line_chart
@@ -83,6 +85,30 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [table.texts() for table in read.tables] == [table.texts() for table in written.tables]
     assert (read.question, read.machine, read.pictures) == (written.question, written.machine, written.pictures)
     assert read.aims == written.aims
+
+
+@pytest.mark.process
+def test_a_round_goes_on_where_it_was_and_is_of_one_state_of_the_product(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    small = Program(name="made_up", options=("--size", "3"))
+
+    def shown(product: str, *, full: bool = False, keeps: Kept = Kept.OF_THIS_PRODUCT) -> Record | None:
+        written = record()
+        written.product = product
+        written.write(tmp_path / "benchmarks")
+        return section(small, keeps=keeps, full=full).record  # there is no such module, so running it gives no record
+
+    kept = shown(product_digest())
+    assert kept is not None
+    assert shown(product_digest(), full=True) is None
+    assert shown("another") is None
+    old = shown("another", keeps=Kept.ALL)
+    assert old is not None
+    assert states([kept, kept]) == f"All are of one state of the product, {product_digest()}."
+    assert states([kept, old]).startswith("They are of 2 states of the product")
 
 
 def test_an_aim_is_met_at_its_bound_and_missed_beyond_it() -> None:
