@@ -13,7 +13,7 @@ from typing import Final
 from benchmarks.lend.arms import GPUS, MOST_SERVERS, Arm, StartedNodes
 from benchmarks.lend.held_requests import HeldRequests
 from benchmarks.lend.recorded_requests import at
-from benchmarks.lend.servers import Command, Servers, first_byte
+from benchmarks.lend.servers import ANSWER_SECONDS, Command, Servers, first_byte
 from benchmarks.peers.local_system import EVENTS, Places
 from benchmarks.peers.local_window import wait_trained
 from benchmarks.replay import measured_window
@@ -25,8 +25,6 @@ START_SECONDS: Final = 120.0
 """In which the first servers must listen."""
 SLOTS: Final = 4
 """Requests that a server answers at once. With one, the queue that any burst makes would hide what a GPU costs."""
-TIMEOUT_SECONDS: Final = 60.0
-"""After which who asks goes away: an error."""
 
 
 class NeverServedError(Exception):
@@ -81,9 +79,9 @@ class _Requests:
             self._come += 1
         for answered in [one for one in self._asked if one.done()]:
             self._note(answered, *self._asked.pop(answered))
-        self.errors += ["no server within the time-out" for _ in self.held.give_up(now - TIMEOUT_SECONDS)]
+        self.errors += ["no server within the time-out" for _ in self.held.give_up(now - ANSWER_SECONDS)]
         while (sent := self.held.next()) is not None:
-            self._asked[pool.submit(first_byte, ports[sent[1]], TIMEOUT_SECONDS)] = sent
+            self._asked[pool.submit(first_byte, "127.0.0.1", ports[sent[1]])] = sent
 
     @property
     def all_are_done(self) -> bool:

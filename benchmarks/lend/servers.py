@@ -13,8 +13,9 @@ from typing import Final
 from benchmarks.peers.hosts import Host, free_port, script_environment
 
 PROGRAM: Final = Path(__file__).with_name("model_server.py")
-QUESTION: Final = [[0.5] * 64]
-"""An image of scikit-learn's digits."""
+_QUESTION: Final = json.dumps([[0.5] * 64])
+ANSWER_SECONDS: Final = 60.0
+"""After which who asks goes away: an error."""
 
 Command = Callable[[int], Sequence[str]]
 """What serves on a port."""
@@ -83,11 +84,11 @@ class Servers:
             server.host.end()
 
 
-def first_byte(port: int, timeout: float) -> float:
+def first_byte(address: str, port: int) -> float:
     """Ask a server, and return when the first byte of its answer came. Raises OSError and HTTPException."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    connection = http.client.HTTPConnection(address, port, timeout=ANSWER_SECONDS)
     try:
-        connection.request("POST", "/", json.dumps(QUESTION))
+        connection.request("POST", "/", _QUESTION)
         answer = connection.getresponse()
         if answer.status != http.client.OK or not answer.read(1):
             raise http.client.HTTPException(f"the server answered {answer.status}")

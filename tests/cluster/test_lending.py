@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from benchmarks.lend.servers import PROGRAM, QUESTION
+from benchmarks.lend.servers import PROGRAM, first_byte
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from testbed.cluster import external_metrics
 from testbed.cluster.activator import activator
@@ -109,9 +109,9 @@ def test_requests_bring_a_service_from_zero(cluster: Site, namespace: Kubectl, t
         job.wait_size(SIZE, since=idle)
 
         asked = timeline.mark(f"{REQUESTS} requests")
-        answers = [requests.ask(QUESTION, within_seconds=SCALED_WITHIN) for _ in range(REQUESTS)]
+        answers = [requests.ask(first_byte, within_seconds=SCALED_WITHIN) for _ in range(REQUESTS)]
         job.wait_smaller(SIZE, since=asked)
-        waited = [answer.result().first_byte for answer in answers]
+        waited = [answer.result() for answer in answers]
         timeline.mark(f"the last one was answered after {max(waited):.1f} s")
 
         wait_servers(0)
