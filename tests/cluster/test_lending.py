@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from benchmarks.lend.servers import PROGRAM, first_byte
+from hvd_elastic.decide.autoscale.forecast.hpa_demand import hpa_demand
 from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from testbed.cluster import external_metrics
 from testbed.cluster.activator import activator
@@ -73,6 +74,12 @@ def manifests(image: str) -> Iterator[dict[str, Any]]:
                     yield manifest
 
 
+def is_at_zero(hpa: dict[str, Any]) -> bool:
+    """By its own condition, and as `autoscale` reads it."""
+    demand = hpa_demand(hpa)
+    return condition_of(hpa, "ScaledToZero") == "True" and (demand.from_zero, demand.replicas) == (True, 0)
+
+
 def test_requests_bring_a_service_from_zero(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
     machine = cluster.local()
     job = start(cluster, namespace, "launch")
@@ -105,6 +112,12 @@ def test_requests_bring_a_service_from_zero(cluster: Site, namespace: Kubectl, t
             seen=lambda: namespace("describe", "hpa"),
         )
         wait_servers(0)
+        waiting.until(
+            "the HPA says that it has scaled to zero, and the forecast reads so",
+            lambda: is_at_zero(namespace.get("hpa", SERVICE)),
+            within_seconds=SCALED_WITHIN,
+            seen=lambda: namespace("describe", "hpa"),
+        )
         idle = timeline.mark("no server")
         job.wait_size(SIZE, since=idle)
 
