@@ -187,13 +187,18 @@ def _controller_manager(plane: ControlPlane) -> Daemon:
         "--secure-port=0",
         # A claim that is seen before its volume is looked at again after so long: 15 s by default.
         "--pvclaimbinder-sync-period=1s",
+        comes_back=True,
     )
 
 
 def _scheduler(plane: ControlPlane) -> Daemon:
     kubeconfig = f"--kubeconfig={plane.state}/kube-scheduler.kubeconfig"
     program = str(plane.programs / "kube-scheduler")
-    return plane.daemon("kube-scheduler", program, kubeconfig, "--leader-elect=false", "--secure-port=0")
+    # As its static pod would: it ends when it has missed news while the API server was away, and sees a pod on another
+    # node than it had (`pkg/scheduler/backend/cache/cache.go`, "Scheduler cache is corrupted").
+    return plane.daemon(
+        "kube-scheduler", program, kubeconfig, "--leader-elect=false", "--secure-port=0", comes_back=True
+    )
 
 
 def _trusting(root: Path) -> ssl.SSLContext:

@@ -27,7 +27,7 @@ class Daemon:
     """Name of the network namespace; that of this machine where it is None."""
     env: Mapping[str, str] = field(default_factory=dict)
     comes_back: bool = False
-    """Started again whenever it ends by itself, as a Deployment would: an operator that cannot renew its lease ends."""
+    """Started again whenever it ends by itself, as a Deployment or a static pod would be."""
 
     @classmethod
     def load(cls, state: Path, name: str) -> "Daemon":
