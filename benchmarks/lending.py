@@ -31,7 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks.lend.arms import ARMS, MOST_SERVERS, NODE_SECONDS, Arm
+from benchmarks.lend.arms import ARMS, MOST_SERVERS, Arm
 from benchmarks.lend.lent_window import Measured, NeverServedError, kept, replay
 from benchmarks.lend.recorded_requests import WINDOW_SECONDS, called_for, recorded_arrivals
 from benchmarks.lend.servers import model_server
@@ -40,6 +40,7 @@ from benchmarks.peers.local_system import NeverTrainedError
 from benchmarks.replay.trace_window import TRACES, AskedGpus
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table
+from hvd_elastic.decide.simulate.day import NODE_START_SECONDS
 from hvd_elastic.decide.simulate.engine.inference_record import InferenceRecord
 
 OUT: Final = Path("out/bench-lending")
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--arms", type=chosen, default=ARMS, help="their names, with commas between them")
     parser.add_argument("--requests", type=Path, default=REQUESTS, help="a trace: service, t_s, requests")
     parser.add_argument("--schedule", type=Path, help="a schedule of servers that an earlier run has written")
-    parser.add_argument("--node-seconds", type=float, default=NODE_SECONDS, help="that a node takes to start")
+    parser.add_argument("--node-seconds", type=float, default=NODE_START_SECONDS, help="that a node takes to start")
     parser.add_argument("--recorded", action="store_true", help="show what was measured before")
     flags = parser.parse_args()
     if flags.recorded:

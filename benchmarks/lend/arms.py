@@ -4,17 +4,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from benchmarks.replay.trace_window import SIZE
+from hvd_elastic.decide.simulate.day import NODE_UNNEEDED_SECONDS
 
 GPUS: Final = SIZE + 1
 """Of the node. One is always a server's, and one always training's: its job has a min of one."""
 MOST_SERVERS: Final = GPUS - 1
-NODE_SECONDS: Final = 210.0
-"""From the ask until pods are bound to a new node. Cluster Autoscaler's FAQ: "on GCE it usually takes 3 to 4 minutes
-from CA request to when pods can be scheduled" (kubernetes/autoscaler, cluster-autoscaler/FAQ.md). Its own 10 to 30 s,
-and the driver of a GPU, are left out.
-"""
-NODE_STAYS_SECONDS: Final = 600.0
-"""Unneeded, before Cluster Autoscaler takes it away (`--scale-down-unneeded-time`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +41,7 @@ class StartedNodes:
     """Nodes of one GPU each, started when they are needed and taken away when they have long not been."""
 
     delay: float
-    stays: float = NODE_STAYS_SECONDS
+    stays: float = NODE_UNNEEDED_SECONDS
     _ready: list[float] = field(default_factory=list)
     """When each is, or was."""
     _unneeded: list[float | None] = field(default_factory=list)

@@ -77,11 +77,12 @@ def _handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
-            value = metrics.get(path.rpartition("/")[2])
+            name = path.rpartition("/")[2]
+            value = metrics.get(name)
             if path == _ROOT:
                 self._answer(_resources(metrics))
             elif path.startswith(f"{_ROOT}/namespaces/") and value is not None:
-                self._answer(_values(path.rpartition("/")[2], value()))
+                self._answer(_values(name, value()))
             else:
                 self.send_error(404)
 

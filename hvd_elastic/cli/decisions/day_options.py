@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from hvd_elastic.cli.decisions.input_file import InputFile
-
-if TYPE_CHECKING:
-    from hvd_elastic.decide.simulate.day import Day
+from hvd_elastic.decide.simulate.day import NODE_START_SECONDS, Day, NodeGroup
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -28,8 +26,8 @@ _OPTIONS: Final = (
                  help="GPUs of a node. Default: 1 with a trace of nodes alone, else 8."),
     click.option("--buy-nodes", type=click.IntRange(1, 100_000), metavar="N",
                  help="A cluster autoscaler buys up to so many nodes more, of --node-gpus, for pods without room."),
-    click.option("--buy-delay", type=click.FloatRange(min=0), default=210.0, show_default=True, metavar="SECONDS",
-                 help="Until pods are bound to a node that is bought."),
+    click.option("--buy-delay", type=click.FloatRange(min=0), default=NODE_START_SECONDS, show_default=True,
+                 metavar="SECONDS", help="Until pods are bound to a node that is bought."),
     click.option("--machine", default="", metavar="TYPE", help="Instance type of the nodes, for prices."),
     click.option("--notice", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="SECONDS",
                  help="Between the cloud's notice and the loss of a spot node; 0: it goes without a word."),
@@ -65,14 +63,12 @@ def take_day_flags(flags: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def day_from(flags: Mapping[str, Any]) -> "Day":
+def day_from(flags: Mapping[str, Any]) -> Day:
     """The day that the flags name. Raises InvalidInputError or UsageError."""
     if flags["traces"] and flags["seed"] is not None:
         raise click.UsageError("--trace plays a recorded day, --seed makes one up: give one of them")
     day = _recorded(flags) if flags["traces"] else _made_up(flags)
     if flags["buy_nodes"]:
-        from hvd_elastic.decide.simulate.day import NodeGroup
-
         group = NodeGroup(gpus=_node_gpus(flags), most=flags["buy_nodes"], delay_seconds=flags["buy_delay"])
         day = replace(day, node_group=group)
     if not flags["slow_nodes"]:
@@ -86,7 +82,7 @@ def _node_gpus(flags: Mapping[str, Any]) -> int:
     return flags["node_gpus"] or (8 if flags["nodes"] or not flags["traces"] else 1)
 
 
-def _recorded(flags: Mapping[str, Any]) -> "Day":
+def _recorded(flags: Mapping[str, Any]) -> Day:
     from hvd_elastic.decide.simulate.traces.recorded_day import NodeKind, TraceChoice, recorded_day
 
     kind = NodeKind(
@@ -101,7 +97,7 @@ def _recorded(flags: Mapping[str, Any]) -> "Day":
     return recorded_day(flags["traces"], choice, kind)
 
 
-def _made_up(flags: Mapping[str, Any]) -> "Day":
+def _made_up(flags: Mapping[str, Any]) -> Day:
     from hvd_elastic.decide.simulate.inputs.made_up_day import MadeUpCluster, made_up_day
     from hvd_elastic.decide.simulate.traces.recorded_day import NodeKind
 

@@ -6,6 +6,15 @@ give this; the simulation takes nothing else of the outside.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
+
+NODE_START_SECONDS: Final = 210.0
+"""From the call for a node until pods are bound to it. Cluster Autoscaler's FAQ: "on GCE it usually takes 3 to 4
+minutes from CA request to when pods can be scheduled" (kubernetes/autoscaler, cluster-autoscaler/FAQ.md). Its own 10
+to 30 s, and the driver of a GPU, are left out.
+"""
+NODE_UNNEEDED_SECONDS: Final = 600.0
+"""For so long a node is unneeded before Cluster Autoscaler takes it away (`--scale-down-unneeded-time`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +55,8 @@ class NodeGroup:
     """Of each node."""
     most: int
     """Nodes at one time, those that are on their way included."""
-    delay_seconds: float = 210.0
-    """From the call until pods are bound to a new node. Cluster Autoscaler's FAQ: "on GCE it usually takes 3 to 4
-    minutes from CA request to when pods can be scheduled"."""
-    unneeded_seconds: float = 600.0
-    """For so long a node is unneeded before it is taken away (`--scale-down-unneeded-time`)."""
+    delay_seconds: float = NODE_START_SECONDS
+    unneeded_seconds: float = NODE_UNNEEDED_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
