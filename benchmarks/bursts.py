@@ -9,7 +9,8 @@ recorded inference (Alibaba, cluster-trace-gpu-v2025). Workers and victims of kw
 after they were told to end as those on the real node were, at the median.
 
 Asked and running are as a watch of the API server tells: its own timestamps are whole seconds. Aims: p50 at most 0.25 s
-above idle GPUs, p99 at most 1 s. Writes out/bench-bursts/, which `--recorded` shows; what is not measured again stays.
+above pods that end at once for one GPU, 1 s for more. Writes out/bench-bursts/, which `--recorded` shows; what is not
+measured again stays.
 """
 
 import argparse

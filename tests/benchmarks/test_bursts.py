@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.burst.burst_tables import above_idle, parts_table, waiting_table
+from benchmarks.burst.burst_tables import aims, median_above, parts_table, waiting_table
 from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Burst, Leaving, Measured, kept, training_kind
 from benchmarks.burst.real_nodes import place
+from benchmarks.report.aim import Outcome
 from benchmarks.systems.product import HOROVODRUN, LAUNCH
 from testbed.cluster.pod_lives import PodLife, pod_lives
 from testbed.cluster.timeline import Sighting
@@ -89,20 +90,27 @@ def test_figures_are_kept_and_read_in_the_order_of_the_table(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("waits", "verdict"), [((1.2, 1.2), "met"), ((1.3, 1.3), "missed"), ((1.0, 1.0, 1.0, 1.0, 9.0), "missed")]
+    ("gpus", "wait", "outcome"),
+    [(1, 1.7, Outcome.MET), (1, 1.8, Outcome.MISSED), (79, 2.4, Outcome.MET), (79, 2.6, Outcome.MISSED)],
 )
-def test_training_is_held_against_idle_gpus_of_the_same_burst(waits: tuple[float, ...], verdict: str) -> None:
-    training = measured(training_kind("launch"), *waits)
-    others = [measured(IDLE, 0.1, gpus=3), measured(IDLE, 0.1, place="elsewhere"), measured(IDLE, 1.0, 1.0)]
-    table = waiting_table([*others, measured(AT_ONCE, 5.0), training])
-    verdicts = [row[-2] for row in table.rows]
-    assert verdicts == [None, None, None, None, verdict]
+def test_training_is_held_against_pods_that_end_at_once_in_the_same_burst(
+    gpus: int, wait: float, outcome: Outcome
+) -> None:
+    training = measured(training_kind("launch"), wait, gpus=gpus)
+    others = [measured(AT_ONCE, 0.1, gpus=3), measured(AT_ONCE, 0.1, gpus=gpus, place="elsewhere")]
+    beside = [measured(IDLE, 1.0, gpus=gpus), measured(AT_ONCE, 1.5, gpus=gpus)]
+    (aim,) = aims([*others, *beside, training])
+    assert aim.measured == pytest.approx(wait - 1.5)
+    assert aim.outcome is outcome
+    *_, row = waiting_table([*others, *beside, training]).rows
+    assert row[-4:-1] == [pytest.approx(wait - 1.0), pytest.approx(wait - 1.5), aim.bound]
 
 
-def test_without_idle_gpus_there_is_nothing_to_hold_it_against() -> None:
+def test_without_such_pods_there_is_nothing_to_hold_it_against() -> None:
     training = measured(training_kind("launch"), 1.0)
-    assert above_idle(training, [training]) is None
-    assert waiting_table([training]).rows[0][-2] is None
+    assert median_above(training, [training], AT_ONCE) is None
+    assert [aim.measured for aim in aims([training])] == [None]
+    assert waiting_table([training]).rows[0][-4:-2] == [None, None]
     assert len(parts_table([training]).rows) == 1
 
 
