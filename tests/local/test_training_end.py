@@ -109,7 +109,7 @@ def test_an_error_of_one_rank_ends_the_job_with_its_words(tmp_path: Path) -> Non
     assert "ValueError: a broken sample" in output
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+@pytest.mark.parametrize("launcher", ["launch", "horovodrun"])
 def test_operations_that_never_fit_end_the_job(launcher: str, tmp_path: Path) -> None:
     job = start(tmp_path, "mismatch", launcher)
 

@@ -242,8 +242,10 @@ print(before, "torch._dynamo" in sys.modules, gc.isenabled(), gc.get_freeze_coun
 """
 
 
-@pytest.mark.core
-@pytest.mark.parametrize(("compiler", "expected"), [(None, "False False True True"), ("ahead", "True True True True")])
+@pytest.mark.parametrize(
+    ("compiler", "expected"),
+    [pytest.param(None, "False False True True", marks=pytest.mark.core), ("ahead", "True True True True")],
+)
 def test_a_worker_takes_its_first_step(tmp_path: Path, compiler: str | None, expected: str) -> None:
     yard = make_yard(tmp_path, real=True)
     yard.write(SCRIPT)
