@@ -17,6 +17,8 @@ ms, 20 samples for each of three workers.
 - *kueue*: a job of fixed size in a queue of the same Kueue, whose quota inference takes back. Kueue evicts the job
   whole, and admits it again once all its GPUs are free; it goes on from its checkpoint on the shared volume.
 
+In real time two windows are played at once, each on a node of its own.
+
 Goodput is the GPU-time of the steps that were kept, each at the mean time of its size in the same run without pauses,
 as a share of the GPU-time that the window leaves to training. Samples are wrong that an epoch did not use, or used more
 than once. A pause is a time without a step of more than three steps. `--recorded` measures nothing, and shows what was
@@ -26,12 +28,14 @@ measured before of one source of the product; `--resume` measures what that lack
 import argparse
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
-from benchmarks.replay.cluster_window import measure
+from benchmarks.replay.cluster_window import NODES, measure
 from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated
-from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS
+from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, TraceWindow
 from benchmarks.replay.window_options import add_window_options, is_measured, measured_before, seconds_of
 from benchmarks.replay.window_picture import lane, window_picture
 from benchmarks.replay.window_tables import GOODPUT_AIM, goodput_aims, row, system_table, window_table
@@ -39,10 +43,10 @@ from benchmarks.report.record import Record
 from benchmarks.systems.product import HOROVODRUN, LAUNCH, LAUNCH_TORCH
 from benchmarks.systems.queued import ELASTIC_KUEUE, KUEUE
 from benchmarks.systems.stock import STOCK
-from benchmarks.systems.system import add_systems_option
+from benchmarks.systems.system import System, add_systems_option
 from benchmarks.systems.torchelastic import TORCHELASTIC
 from testbed.cluster import jobs
-from testbed.cluster.site import attach, running_or_up
+from testbed.cluster.site import Site, attach, running_or_up
 from testbed.kube import cluster as kube
 from testbed.kube.errors import DeadlineError
 
@@ -71,19 +75,38 @@ def main() -> None:
         jobs.priority_classes(site)
         for system in flags.systems:
             with system.installed(site):
-                for window in flags.windows:
-                    if is_measured(OUT, flags, window, system.name):
-                        continue
-                    print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
-                    try:
-                        found.append(measure(site, system, window, seconds_of(window, flags), OUT))
-                        print(f"  {row(found[-1])}", flush=True)
-                    except DeadlineError as error:
-                        broken.append(f"{window.name}, {system.name}: {str(error).splitlines()[0]}")
+                windows = [each for each in flags.windows if not is_measured(OUT, flags, each, system.name)]
+                found += played(site, system, windows, flags, broken)
         report(found, broken)
     finally:
         if ours:
             kube.down()
+
+
+def played(
+    site: Site, system: System, windows: Sequence[TraceWindow], flags: argparse.Namespace, broken: list[str]
+) -> list[Measured]:
+    """Replay windows one after the other, in real time on each node one; adds what did not end well to `broken`."""
+    nodes = NODES if flags.real_time and not system.serving_queue else NODES[:1]
+    free = SimpleQueue[str]()
+    for node in nodes:
+        free.put(node)
+
+    def play(window: TraceWindow) -> Measured | None:
+        node = free.get()
+        print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
+        try:
+            found = measure(site, system, window, seconds_of(window, flags), OUT, node=node)
+        except DeadlineError as error:
+            broken.append(f"{window.name}, {system.name}: {str(error).splitlines()[0]}")
+            return None
+        finally:
+            free.put(node)
+        print(f"  {row(found)}", flush=True)
+        return found
+
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        return [found for found in pool.map(play, windows) if found]
 
 
 def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
