@@ -136,7 +136,7 @@ def yardsticks(site: Site, kubectl: Kubectl, load: Inference, timeline: Timeline
     victim = pod(
         "at-once",
         image=store.PAUSE_IMAGE,
-        selector={"kubernetes.io/hostname": "spot"},
+        selector=SPOT,
         gpus=1,
         priority="preemptible-pc",
         grace_seconds=30,

@@ -30,7 +30,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
+from queue import LifoQueue
 from typing import Final
 
 from benchmarks.replay.cluster_window import NODES, measure
@@ -87,9 +87,8 @@ def played(
     site: Site, system: System, windows: Sequence[TraceWindow], flags: argparse.Namespace, broken: list[str]
 ) -> list[Measured]:
     """Replay windows one after the other, in real time on each node one; adds what did not end well to `broken`."""
-    nodes = NODES if flags.real_time and not system.serving_queue else NODES[:1]
-    free = SimpleQueue[str]()
-    for node in nodes:
+    free = LifoQueue[str]()  # one after the other are all on the same node
+    for node in reversed(NODES):
         free.put(node)
 
     def play(window: TraceWindow) -> Measured | None:
@@ -105,7 +104,9 @@ def played(
         print(f"  {row(found)}", flush=True)
         return found
 
-    with ThreadPoolExecutor(len(nodes)) as pool:
+    if not flags.real_time or system.serving_queue:  # its quota is that of one node
+        return [found for found in map(play, windows) if found]
+    with ThreadPoolExecutor(len(NODES)) as pool:
         return [found for found in pool.map(play, windows) if found]
 
 

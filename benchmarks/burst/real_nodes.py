@@ -68,7 +68,7 @@ def _victims(count: int) -> Sequence[dict[str, object]]:
         pod(
             f"at-once-{number}",
             image=store.PAUSE_IMAGE,
-            selector={"kubernetes.io/hostname": "spot"},
+            selector=SPOT,
             gpus=1,
             priority="preemptible-pc",
             grace_seconds=30,

@@ -19,8 +19,6 @@ from testbed.cluster.timeline import Timeline
 
 START_SECONDS: Final = 240.0
 """The operator's own list of hosts may take minutes to name all workers."""
-
-
 NODES: Final = ("spot", "on-demand")
 """Where a window can be replayed."""
 
