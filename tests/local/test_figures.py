@@ -42,6 +42,7 @@ train(state)
 """
 
 
+@pytest.mark.core
 def test_rank_0_tells_how_it_trains_through_a_resize(tmp_path: Path, mark: str) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     checkpoints = ["--checkpoint", f"file://{tmp_path}/checkpoints", "--checkpoint-every", "1"]

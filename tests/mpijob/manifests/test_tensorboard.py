@@ -115,6 +115,7 @@ def board(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> Iterato
         running.terminate()
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.timeout(120)
 def test_the_real_tensorboard_serves_what_its_command_says(board: dict[str, Any], port: int) -> None:
