@@ -33,7 +33,7 @@ from benchmarks.peers.torch_systems import torchft, torchrun
 from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.trace_window import TRACES, WINDOWS, TraceWindow, asked, trace_of
 from benchmarks.replay.window_options import add_window_options, is_measured, measured_before, seconds_of
-from benchmarks.replay.window_tables import GOODPUT_AIM, goodput_aims, row, system_table, window_table
+from benchmarks.replay.window_tables import GOODPUT_AIM, add_windows, row
 from benchmarks.report.record import Record
 from benchmarks.systems.system import add_systems_option
 from hvd_elastic.mpijob.contract import Engine
@@ -54,12 +54,11 @@ def main() -> None:
     add_systems_option(parser, SYSTEMS)
     flags = parser.parse_args()
     if flags.recorded:
-        report(*measured_before(OUT))
+        report([])
         return
     if not TRACES.is_dir():
         print(f"skipped: the recorded traces are not in {TRACES}")
         return
-    found: list[Measured] = []
     broken: list[str] = []
     for window in flags.windows:
         for system in flags.systems:
@@ -67,13 +66,12 @@ def main() -> None:
                 continue
             print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
             try:
-                found.append(measure(system, window, seconds_of(window, flags)))
-                print(f"  {row(found[-1])}", flush=True)
+                print(f"  {row(measure(system, window, seconds_of(window, flags)))}", flush=True)
             except NeverTrainedError as error:
                 broken.append(f"{window.name}, {system.name}: {error}")
             except (OSError, subprocess.CalledProcessError) as error:
                 broken.append(f"skipped: {system.name}, which cannot be installed: {error}")
-    report(found, broken)
+    report(broken)
 
 
 def measure(system: LocalSystem, window: TraceWindow, seconds: float) -> Measured:
@@ -85,13 +83,13 @@ def measure(system: LocalSystem, window: TraceWindow, seconds: float) -> Measure
     return measured
 
 
-def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
-    """Each window with each system, and each system over all windows."""
-    record = Record(name="local_days", question="What do recorded days leave of the GPUs, with other elastic systems?")
-    note = f"All of them with torch {version('torch')}."
-    record.add(window_table("local-days", measured, [note, *broken]))
-    record.add(system_table("local-days-systems", measured))
-    record.promise(*goodput_aims(measured, {"launch": GOODPUT_AIM}))
+def report(broken: Sequence[str]) -> None:
+    """All that was measured of the product as it was last: each window, and each system over all windows."""
+    measured, left_out = measured_before(OUT)
+    question = "What do recorded days leave of the GPUs, with other elastic systems?"
+    record = Record(name="local_days", question=question, product=measured[0].product)
+    notes = [f"All of them with torch {version('torch')}.", *broken, *left_out]
+    add_windows(record, "local-days", measured, {"launch": GOODPUT_AIM}, notes)
     record.write()
 
 

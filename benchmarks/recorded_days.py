@@ -17,8 +17,6 @@ ms, 20 samples for each of three workers.
 - *kueue*: a job of fixed size in a queue of the same Kueue, whose quota inference takes back. Kueue evicts the job
   whole, and admits it again once all its GPUs are free; it goes on from its checkpoint on the shared volume.
 
-In real time two windows are played at once, each on a node of its own.
-
 Goodput is the GPU-time of the steps that were kept, each at the mean time of its size in the same run without pauses,
 as a share of the GPU-time that the window leaves to training. Samples are wrong that an epoch did not use, or used more
 than once. A pause is a time without a step of more than three steps. `--recorded` measures nothing, and shows what was
@@ -28,25 +26,23 @@ measured before of one source of the product; `--resume` measures what that lack
 import argparse
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import LifoQueue
 from typing import Final
 
-from benchmarks.replay.cluster_window import NODES, measure
+from benchmarks.replay.cluster_window import measure
 from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated
-from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, TraceWindow
+from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS
 from benchmarks.replay.window_options import add_window_options, is_measured, measured_before, seconds_of
 from benchmarks.replay.window_picture import lane, window_picture
-from benchmarks.replay.window_tables import GOODPUT_AIM, goodput_aims, row, system_table, window_table
+from benchmarks.replay.window_tables import GOODPUT_AIM, add_windows, row
 from benchmarks.report.record import Record
 from benchmarks.systems.product import HOROVODRUN, LAUNCH, LAUNCH_TORCH
 from benchmarks.systems.queued import ELASTIC_KUEUE, KUEUE
 from benchmarks.systems.stock import STOCK
-from benchmarks.systems.system import System, add_systems_option
+from benchmarks.systems.system import add_systems_option
 from benchmarks.systems.torchelastic import TORCHELASTIC
 from testbed.cluster import jobs
-from testbed.cluster.site import Site, attach, running_or_up
+from testbed.cluster.site import attach, running_or_up
 from testbed.kube import cluster as kube
 from testbed.kube.errors import DeadlineError
 
@@ -62,12 +58,11 @@ def main() -> None:
     add_systems_option(parser, CONTENDERS)
     flags = parser.parse_args()
     if flags.recorded:
-        report(*measured_before(OUT))
+        report([])
         return
     if not TRACES.is_dir():
         print(f"skipped: the recorded traces are not in {TRACES}")
         return
-    found: list[Measured] = []
     broken: list[str] = []
     running, ours = running_or_up()
     try:
@@ -75,59 +70,40 @@ def main() -> None:
         jobs.priority_classes(site)
         for system in flags.systems:
             with system.installed(site):
-                windows = [each for each in flags.windows if not is_measured(OUT, flags, each, system.name)]
-                found += played(site, system, windows, flags, broken)
-        report(found, broken)
+                for window in flags.windows:
+                    if is_measured(OUT, flags, window, system.name):
+                        continue
+                    print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
+                    try:
+                        found = measure(site, system, window, seconds_of(window, flags), OUT)
+                        print(f"  {row(found)}", flush=True)
+                    except DeadlineError as error:
+                        broken.append(f"{window.name}, {system.name}: {str(error).splitlines()[0]}")
+        report(broken)
     finally:
         if ours:
             kube.down()
 
 
-def played(
-    site: Site, system: System, windows: Sequence[TraceWindow], flags: argparse.Namespace, broken: list[str]
-) -> list[Measured]:
-    """Replay windows one after the other, in real time on each node one; adds what did not end well to `broken`."""
-    free = LifoQueue[str]()  # one after the other are all on the same node
-    for node in reversed(NODES):
-        free.put(node)
-
-    def play(window: TraceWindow) -> Measured | None:
-        node = free.get()
-        print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
-        try:
-            found = measure(site, system, window, seconds_of(window, flags), OUT, node=node)
-        except DeadlineError as error:
-            broken.append(f"{window.name}, {system.name}: {str(error).splitlines()[0]}")
-            return None
-        finally:
-            free.put(node)
-        print(f"  {row(found)}", flush=True)
-        return found
-
-    if not flags.real_time or system.serving_queue:  # its quota is that of one node
-        return [found for found in map(play, windows) if found]
-    with ThreadPoolExecutor(len(NODES)) as pool:
-        return [found for found in pool.map(play, windows) if found]
-
-
-def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
-    """Each window with each system, and each system over all windows."""
-    record = Record(name="recorded_days", question="What do recorded days leave of the GPUs, on a real cluster?")
-    record.add(window_table("recorded-days", measured, broken))
-    record.add(system_table("recorded-days-systems", measured))
-    record.promise(*goodput_aims(measured, _AIMS))
-    for window in dict.fromkeys(one.window for one in measured):
-        picture = drawn([one for one in measured if one.window == window])
-        record.pictures[window] = picture
-        (OUT / f"{window}.svg").write_text(picture)
+def report(broken: Sequence[str]) -> None:
+    """All that was measured of the product as it was last: each window, and each system over all windows."""
+    order = [each.name for each in CONTENDERS]
+    measured, left_out = measured_before(OUT)
+    measured.sort(key=lambda one: order.index(one.system))
+    question = "What do recorded days leave of the GPUs, on a real cluster?"
+    record = Record(name="recorded_days", question=question, product=measured[0].product)
+    add_windows(record, "recorded-days", measured, _AIMS, [*broken, *left_out])
+    for window, seconds in dict.fromkeys((one.window, one.seconds) for one in measured):
+        name = f"{window}-{seconds:.0f}s"
+        record.pictures[name] = drawn([one for one in measured if (one.window, one.seconds) == (window, seconds)])
+        (OUT / f"{name}.svg").write_text(record.pictures[name])
     record.write()
 
 
 def drawn(window: Sequence[Measured]) -> str:
     """One window with each system, ours above what others use."""
     names = {each.name: each.title.replace("`", "") for each in CONTENDERS}
-    ordered = sorted(window, key=lambda one: list(names).index(one.system))
-    lanes = [lane(one, name=names[one.system], caption=_caption(one)) for one in ordered]
+    lanes = [lane(one, name=names[one.system], caption=_caption(one)) for one in window]
     title = f"{SIZE} GPUs over a window of recorded spot capacity ({window[0].window})"
     return window_picture(lanes, title=title, seconds=window[0].seconds, gpus=SIZE)
 

@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.sample_account import sample_account
 from benchmarks.replay.trace_window import SIZE, AskedGpus, TraceWindow, asked, trace_of
-from benchmarks.systems.system import System, WantedJob
+from benchmarks.systems.system import SPOT, System, WantedJob
 from hvd_elastic.local.demo.demo_data import read_digits
 from testbed.cluster import inference
 from testbed.cluster.inference import Inference
@@ -19,28 +19,23 @@ from testbed.cluster.timeline import Timeline
 
 START_SECONDS: Final = 240.0
 """The operator's own list of hosts may take minutes to name all workers."""
-NODES: Final = ("spot", "on-demand")
-"""Where a window can be replayed."""
 
 
-def measure(
-    site: Site, system: System, window: TraceWindow, seconds: float, folder: Path, *, node: str = NODES[0]
-) -> Measured:
-    """Replay the window in so many seconds on one of NODES, and keep what was measured in the folder.
+def measure(site: Site, system: System, window: TraceWindow, seconds: float, folder: Path) -> Measured:
+    """Replay the window in so many seconds, and keep what was measured in the folder.
 
     Raises DeadlineError if the job does not come to train on all GPUs before the window.
     """
     asks = asked(trace_of(window), window, seconds)
-    place = site.local().nodes[node]
-    place.set_gpus(site.kubectl, SIZE)
-    name = f"replay-{system.name}-{node}"
+    spot = site.local().nodes["spot"]
+    spot.set_gpus(site.kubectl, SIZE)
+    name = f"replay-{system.name}"
     kubectl = make_namespace(site, name)
-    timeline = Timeline(kubectl, folder / f"{window.name}-{system.name}".lower())
+    timeline = Timeline(kubectl, folder / f"{window.name}-{system.name}-{seconds:.0f}s".lower())
     timeline.start()
     try:
-        queue, priority_class = system.serving_queue, system.serving_class
-        load = inference.deploy(site, kubectl, node=node, queue=queue, priority_class=priority_class)
-        job = system.submit(site, kubectl, WantedJob(node_labels={"kubernetes.io/hostname": node}))
+        load = inference.deploy(site, kubectl, queue=system.serving_queue, priority_class=system.serving_class)
+        job = system.submit(site, kubectl, WantedJob(node_labels=SPOT))
         job.wait_size(SIZE, within_seconds=START_SECONDS)
         begin = timeline.mark("the window begins")
         _replay(load, asks, begin)
@@ -49,7 +44,7 @@ def measure(
     finally:
         timeline.stop(told(kubectl))
         remove_namespace(site, name)
-        place.set_gpus(site.kubectl, place.node.gpus)
+        spot.set_gpus(site.kubectl, spot.node.gpus)
     until = begin + seconds
     samples = sample_account((event for event in account.events if event["time"] < until), len(read_digits()[1]))
     measured = Measured(

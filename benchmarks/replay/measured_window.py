@@ -43,7 +43,8 @@ class Measured:
     def keep(self, folder: Path) -> None:
         """Write it into a file, for `kept`."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.window}-{self.system}.measured.json".lower()).write_text(json.dumps(asdict(self)))
+        name = f"{self.window}-{self.system}-{self.seconds:.0f}s.measured.json"
+        (folder / name.lower()).write_text(json.dumps(asdict(self)))
 
 
 def kept(folder: Path) -> list[Measured]:
@@ -101,27 +102,18 @@ def pauses(one: Measured) -> list[float]:
     """Seconds of each time without a step that is a pause, from the beginning of the window to its end, sorted."""
     times = [one.began, *(float(step["time"]) for step in one.steps), one.began + one.seconds]
     gaps = [later - earlier for earlier, later in pairwise(times)]
-    return sorted(gap for gap in gaps if gap > PAUSE * median(gaps))
+    longest = PAUSE * median(gaps)
+    return sorted(gap for gap in gaps if gap > longest)
 
 
-def step_times(steps: Sequence[Mapping[str, Any]]) -> dict[int, list[float]]:
-    """Seconds from a step to the next by size, of two that follow each other in worlds of one size."""
+def unhindered(steps: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """The mean seconds of a step by size, of steps that no pause has stretched: a pause must not count as training."""
     times: defaultdict[int, list[float]] = defaultdict(list)
     for first, second in pairwise(steps):
         if first["size"] == second["size"]:
             times[int(first["size"])].append(second["time"] - first["time"])
-    return times
-
-
-def step_seconds(steps: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """The mean time of a step by size: the job's speed is its inverse."""
-    return {size: fmean(values) for size, values in step_times(steps).items()}
-
-
-def unhindered(steps: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """The mean time of a step by size, of steps that no pause has stretched: a pause must not count as training."""
-    times = step_times(steps)
-    return {size: fmean(one for one in found if one <= PAUSE * median(found)) for size, found in times.items()}
+    longest = {size: PAUSE * median(found) for size, found in times.items()}
+    return {size: fmean(one for one in found if one <= longest[size]) for size, found in times.items()}
 
 
 def useful(steps: Sequence[Mapping[str, Any]], seconds: Mapping[int, float]) -> float:

@@ -81,20 +81,16 @@ HELD_OUT: Final = (
     _cut("dlrm-108h", *DLRM, 108.0),
 )
 REAL_TIME: Final = (PARCAE_WINDOWS[0], _cut("dlrm-246h", *DLRM, 246.0, 1.0))
-BAMBOO_WINDOWS: Final = (
-    TraceWindow(
-        name="gcloud-a100x1-east1b",
-        file="spot_gcloud_bamboo.csv",
-        trace="gcloud-a100x1-east1b",
-        begins=4.7,
-        hours=6.0,
-    ),
-    TraceWindow(name="bamboo-p3", file="spot_bamboo_events.csv", trace="bamboo-p3", begins=0.5, hours=4.0),
-)
-"""With Parcae's, those for which the simulator was compared to a cluster."""
-
-
+REAL_TIME_WAY: Final = "real time"
 SETS: Final = {"held-out": HELD_OUT, "real-time": REAL_TIME}
+
+
+def way_played(window: str, seconds: float) -> str:
+    """What tells apart figures that cannot be compared: whether it was held out, and in what time it was played."""
+    if any(each.name == window and each.hours * 3600 == seconds for each in REAL_TIME):
+        return REAL_TIME_WAY
+    held = "held out, " if window in {each.name for each in HELD_OUT} else ""
+    return f"{held}{seconds:.0f} s each"
 
 
 def chosen_windows(words: str) -> tuple[TraceWindow, ...]:

@@ -1,68 +1,42 @@
-"""How `benchmarks.recorded_days` plays windows of one system."""
+"""What `benchmarks.recorded_days` makes of the windows that were measured."""
 
-from argparse import Namespace
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from threading import Barrier
-from typing import Any
 
 import pytest
 
 from benchmarks import recorded_days
-from benchmarks.recorded_days import played
-from benchmarks.replay.cluster_window import NODES
 from benchmarks.replay.measured_window import Measured
-from benchmarks.replay.trace_window import REAL_TIME, TraceWindow
-from benchmarks.systems.product import LAUNCH
-from benchmarks.systems.queued import ELASTIC_KUEUE
-from benchmarks.systems.system import System
-from testbed.cluster.site import Site
-from testbed.kube.errors import DeadlineError
-
-SITE = Site(kubectl=None, image="", machine=None)  # type: ignore[arg-type]
+from benchmarks.replay.trace_window import HELD_OUT, REAL_TIME
+from benchmarks.report.record import FOLDER, Record
+from benchmarks.systems.product import HOROVODRUN, LAUNCH
+from benchmarks.systems.stock import STOCK
 
 
-def told(system: System, window: TraceWindow) -> Measured:
-    return Measured(window=window.name, system=system.name, seconds=1.0, asks=[], steps=[], waits=[])
-
-
-def test_in_real_time_each_node_has_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes, both = set[str](), Barrier(2)
-
-    def measure(_: Site, system: System, window: TraceWindow, *__: Any, node: str) -> Measured:
-        nodes.add(node)
-        both.wait(timeout=60)
-        return told(system, window)
-
-    monkeypatch.setattr(recorded_days, "measure", measure)
-    found = played(SITE, LAUNCH, REAL_TIME, Namespace(real_time=True, seconds=1.0), [])
-    assert [one.window for one in found] == [window.name for window in REAL_TIME]
-    assert nodes == {*NODES}
-
-
-@pytest.mark.parametrize(("system", "real_time"), [(LAUNCH, False), (ELASTIC_KUEUE, True)])
-def test_else_one_is_played_after_the_other(
-    system: System, real_time: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    running = tmp_path / "running"
-
-    def measure(_: Site, system: System, window: TraceWindow, *__: Any, node: str) -> Measured:
-        running.touch(exist_ok=False)
-        assert node == NODES[0]
-        running.unlink()
-        return told(system, window)
-
-    monkeypatch.setattr(recorded_days, "measure", measure)
-    assert len(played(SITE, system, REAL_TIME, Namespace(real_time=real_time, seconds=1.0), [])) == len(REAL_TIME)
-
-
-def test_what_does_not_come_to_train_is_said_and_the_next_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(_: Site, system: System, window: TraceWindow, *__: Any, **___: Any) -> Measured:
-        if window is REAL_TIME[0]:
-            raise DeadlineError("it never trained")
-        return told(system, window)
-
-    broken: list[str] = []
-    monkeypatch.setattr(recorded_days, "measure", measure)
-    found = played(SITE, LAUNCH, REAL_TIME, Namespace(real_time=False, seconds=1.0), broken)
-    assert [one.window for one in found] == [window.name for window in REAL_TIME[1:]]
-    assert broken == [f"{REAL_TIME[0].name}, {LAUNCH.name}: it never trained"]
+def test_a_report_tells_apart_what_was_played_in_other_ways(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = [{"time": 0.1 * number, "step": number, "size": 3} for number in range(100)]
+    asks = [{"second": 2.0, "gpus": 1}, {"second": 4.0, "gpus": 0}]
+    kinds = [(REAL_TIME[0], 180.0), (REAL_TIME[0], 3600.0), (HELD_OUT[0], 180.0)]
+    for (window, seconds), system in product(kinds, (LAUNCH, STOCK)):
+        one = Measured(window=window.name, system=system.name, seconds=seconds, asks=asks, steps=steps, waits=[])
+        one.keep(recorded_days.OUT)
+    replace(one, system=HOROVODRUN.name, product="of another state", began=-1.0).keep(recorded_days.OUT)
+    recorded_days.report(["what broke"])
+    record = Record.read(FOLDER / "recorded_days.json")
+    assert [table.title.partition(", ")[2] for table in record.tables[1::2]] == [
+        "real time",
+        "180 s each",
+        "held out, 180 s each",
+    ]
+    assert [row[:2] for row in record.tables[1].rows] == [[LAUNCH.name, 1], [STOCK.name, 1]]
+    assert record.tables[0].note == f"what broke\nleft out, of another product: {HELD_OUT[0].name}, {HOROVODRUN.name}"
+    assert sorted(record.pictures) == sorted(f"{window.name}-{seconds:.0f}s" for window, seconds in kinds)
+    assert {aim.what: aim.bound for aim in record.aims} == {
+        "goodput of launch over 1 windows, real time, as a share of what inference leaves": 0.998,
+        "GPU-seconds that launch loses by a take, in real time": 1.0,
+        "GPU-seconds that launch loses by a give, in real time": 3.5,
+        "goodput of launch over 1 windows, 180 s each, as a share of what inference leaves": 0.97,
+        "goodput of launch over 1 windows, held out, 180 s each, as a share of what inference leaves": 0.97,
+    }

@@ -175,12 +175,12 @@ def test_tables_have_a_row_for_each_window_and_each_system() -> None:
         measured(steps[:90], window="a", system="other"),
         measured(steps[:50], window="a", waits=[2.0], epochs=3, samples_wrong=4),
     ]
-    windows, systems = window_table("name", found, ["b, other: stood still"]), system_table("name", found)
+    windows, systems = window_table("name", "fast", found, ["b, other: stood still"]), system_table("name", "", found)
     assert [row[:2] for row in windows.texts()] == [["a", "other"], ["a", "s"], ["b", "s"]]
-    assert [row[2:4] for row in windows.texts()] == [["90.0%", "no"], ["50.0%", "no"], ["100.0%", "yes"]]
-    assert [row[9] for row in windows.texts()] == ["-", "4", "0"]
+    assert [row[2] for row in windows.texts()] == ["90.0%", "50.0%", "100.0%"]
+    assert [row[8] for row in windows.texts()] == ["-", "4", "0"]
     assert windows.note == "b, other: stood still"
-    assert systems.texts()[0][:10] == ["s", "2", "75.0%", "no", "-", "-", "0.0%", "0", "5", "4"]
+    assert systems.texts()[0][:9] == ["s", "2", "75.0%", "-", "-", "0.0%", "0", "5", "4"]
     assert systems.texts()[0][-3:] == ["3", "2.00", "2.98"]
 
 

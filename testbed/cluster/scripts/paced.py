@@ -27,7 +27,7 @@ parser.add_argument(
 parser.add_argument("--busy", type=float, default=0.0, help="CPU seconds that a step computes for, beside its model")
 parser.add_argument("--scales", action="store_true", help="with more workers a step takes less")
 parser.add_argument("--build", type=float, default=0.0, help="seconds that the model takes to be built")
-parser.add_argument("--epochs", type=int, default=1000)
+parser.add_argument("--epochs", type=int, default=1_000_000, help="at most")
 parser.add_argument("--global-batch", type=int, default=60, help="samples of a step")
 parser.add_argument("--lr", type=float, default=0.1)
 parser.add_argument("--log-samples", action="store_true", help="write which samples each step uses")
