@@ -1,6 +1,6 @@
 """Goodput over windows of recorded days on this machine: the product beside Ray Train, torchft and torchrun.
 
-    python -m benchmarks.local_days [--seconds 240 | --real-time] [--windows 2 | held-out | real-time | NAME,NAME]
+    python -m benchmarks.local_days [--seconds 180 | --real-time] [--windows 2 | held-out | real-time | NAME,NAME]
                                     [--systems launch,launch-torch,torchrun,ray-train,torchft] [--resume | --recorded]
 
 The windows are those of `benchmarks.recorded_days`, replayed without Kubernetes: up to three hosts of one worker each,

@@ -1,8 +1,9 @@
 """Goodput over windows of recorded days on a real cluster: the product beside what people use instead.
 
-    python -m benchmarks.recorded_days [--seconds 240 | --real-time] [--windows 8 | held-out | real-time | NAME,NAME]
+    python -m benchmarks.recorded_days [--seconds 180 | --real-time] [--windows 8 | held-out | real-time | NAME,NAME]
                                        [--resume | --recorded]
-                                       [--systems launch,launch-torch,horovodrun,elastic-kueue,stock,torchelastic,kueue]
+                                       [--systems launch,launch-torch,horovodrun,elastic-kueue,stock,torchelastic,kueue,
+                                                  trainjob]
 
 Which windows there are, benchmarks/replay/trace_window.py says; inference pods replay them as in
 benchmarks/simulation_truth.py. Each system trains the same small network on the same digits, in steps of at least 50
@@ -16,6 +17,8 @@ ms, 20 samples for each of three workers.
   checkpoint on the shared volume each ten steps, from which all go on after each change. Pods restart on failure.
 - *kueue*: a job of fixed size in a queue of the same Kueue, whose quota inference takes back. Kueue evicts the job
   whole, and admits it again once all its GPUs are free; it goes on from its checkpoint on the shared volume.
+- *trainjob*: a TrainJob of fixed size under the real Kubeflow Trainer 2.3 and JobSet, torchrun, with the script of
+  *torchelastic*. A worker that goes has the whole set begin again, once all its GPUs are free.
 
 Goodput is the GPU-time of the steps that were kept, each at the mean time of its size in the same run without pauses,
 as a share of the GPU-time that the window leaves to training. Samples are wrong that an epoch did not use, or used more
@@ -41,6 +44,7 @@ from benchmarks.systems.queued import ELASTIC_KUEUE, KUEUE
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import add_systems_option
 from benchmarks.systems.torchelastic import TORCHELASTIC
+from benchmarks.systems.trainjob import TRAINJOB
 from testbed.cluster import jobs
 from testbed.cluster.site import attach, running_or_up
 from testbed.kube import cluster as kube
@@ -49,7 +53,7 @@ from testbed.kube.errors import DeadlineError
 OUT: Final = Path("out/bench-recorded-days")
 _AIMS: Final = {each.name: GOODPUT_AIM for each in (LAUNCH, LAUNCH_TORCH, HOROVODRUN)} | {ELASTIC_KUEUE.name: 0.95}
 """In a queue a worker waits for its quota before it waits for a GPU."""
-CONTENDERS: Final = (LAUNCH, LAUNCH_TORCH, HOROVODRUN, ELASTIC_KUEUE, STOCK, TORCHELASTIC, KUEUE)
+CONTENDERS: Final = (LAUNCH, LAUNCH_TORCH, HOROVODRUN, ELASTIC_KUEUE, STOCK, TORCHELASTIC, KUEUE, TRAINJOB)
 
 
 def main() -> None:

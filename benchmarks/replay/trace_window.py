@@ -26,7 +26,7 @@ CONVERTED: Final = ("spot_bamboo_events.csv", "spot_parcae_segments.csv")
 SIZE: Final = 3
 """GPUs of the node, and the job's max: as benchmarks/cluster.py has it, which submits the jobs."""
 CUT_HOURS: Final = 6.0
-"""Of the windows that long traces are cut into. SkyPilot looked each 300 s: in 240 s played, five of them."""
+"""Of the windows that long traces are cut into. SkyPilot looked each 300 s, which are 2.5 s of 180."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

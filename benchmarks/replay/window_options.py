@@ -12,7 +12,7 @@ from benchmarks.report.machine import product_digest
 
 def add_window_options(parser: argparse.ArgumentParser, windows: Sequence[TraceWindow]) -> None:
     """Let it run with other windows than these, and another length of them, or show what was measured before."""
-    parser.add_argument("--seconds", type=float, default=240.0, help="that a window takes here")
+    parser.add_argument("--seconds", type=float, default=180.0, help="that a window takes here")
     parser.add_argument("--real-time", action="store_true", help="each window takes the hours that it took")
     parser.add_argument(
         "--windows", type=chosen_windows, default=windows, help=f"how many, {', '.join(SETS)}, or names"

@@ -107,6 +107,12 @@ TRAINING_OPERATOR: Final = ModuleSet(
     module="github.com/kubeflow/training-operator",
 )
 """Built for the tests that ask for it, not by `up`: it owns the name of the MPI Operator's CRD as well."""
+KUBEFLOW_TRAINER: Final = ModuleSet(
+    name="kubeflow-trainer",
+    packages=("github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",),
+    module="github.com/kubeflow/trainer/v2",
+)
+JOBSET: Final = ModuleSet(name="jobset", packages=("sigs.k8s.io/jobset",), module="sigs.k8s.io/jobset")
 DNS_KWOK: Final = ModuleSet(
     name="dns-kwok",
     packages=("github.com/coredns/coredns", "sigs.k8s.io/kwok/cmd/kwok"),

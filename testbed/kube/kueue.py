@@ -1,21 +1,18 @@
 """Kueue, which admits jobs by quota, and evicts them whole.
 
-Its own manifests and webhooks, but for how the API server reaches these: by an address of this machine, because no
-kube-proxy translates that of a service. From 0.15 on its CRDs have two versions, between which a webhook converts.
+Its own manifests and webhooks, these at an address of this machine. From 0.15 on its CRDs have two versions, between
+which a webhook converts.
 """
 
-import base64
 import contextlib
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from testbed.kube import addons, gomodules
-from testbed.kube.certificates import Authority
+from testbed.kube import addons, gomodules, webhooks
 from testbed.kube.cluster import Cluster
 from testbed.kube.controlplane import ControlPlane, free_ports
 from testbed.kube.daemons import Daemon
@@ -35,12 +32,12 @@ _CERTIFICATES: Final = Path("kueue/metrics/certs")
 def start(machine: Cluster, version: str) -> Daemon:
     """Install `version` (gomodules.VERSIONS); it takes jobs up when this returns."""
     plane, kubectl = machine.plane, machine.kubectl
-    webhooks, health = free_ports("127.0.0.1", 2)
-    server = f"https://127.0.0.1:{webhooks}"
+    port, health = free_ports("127.0.0.1", 2)
+    server = f"https://127.0.0.1:{port}"
     built = gomodules.binaries(gomodules.kueue(version))
     components = _components(version)
-    configuration = _configuration(components, webhooks=webhooks, health=health)
-    authority = _certify(plane)
+    configuration = _configuration(components, port=port, health=health)
+    authority = webhooks.certify(_own_etc(plane) / _CERTIFICATES, _NAME)
     crds = [_converted(crd, server, authority) for crd in _crds(components)]
     kubectl.apply([*crds, *_access(components), _config_map(configuration)])
     for crd in crds:  # a manager that starts before they are served ends
@@ -81,7 +78,7 @@ def _components(version: str) -> Path:
     return gomodules.binaries(gomodules.kueue(version)) / "source" / "config" / "components"
 
 
-def _configuration(components: Path, *, webhooks: int, health: int) -> dict[str, Any]:
+def _configuration(components: Path, *, port: int, health: int) -> dict[str, Any]:
     delivered = yaml.safe_load((components / "manager" / "controller_manager_config.yaml").read_text())
     return {
         "apiVersion": delivered["apiVersion"],
@@ -89,7 +86,7 @@ def _configuration(components: Path, *, webhooks: int, health: int) -> dict[str,
         "namespace": NAMESPACE,
         "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
         "metrics": {"bindAddress": "0"},
-        "webhook": {"host": "127.0.0.1", "port": webhooks, "certDir": str("/etc" / _CERTIFICATES)},
+        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str("/etc" / _CERTIFICATES)},
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
         "integrations": {"frameworks": [*_FRAMEWORKS]},
@@ -114,7 +111,7 @@ def _crds(components: Path) -> list[dict[str, Any]]:
 def _converted(crd: dict[str, Any], server: str, root: bytes) -> dict[str, Any]:
     """Let the manager convert between the versions of a CRD, where there are two."""
     if len(crd["spec"]["versions"]) > 1:
-        client = _client(f"{server}/convert", root)
+        client = webhooks.client(f"{server}/convert", root)
         crd["spec"]["conversion"] = {
             "strategy": "Webhook",
             "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]},
@@ -139,28 +136,10 @@ def _access(components: Path) -> Iterator[dict[str, Any]]:
 
 
 def _webhooks(components: Path, server: str, root: bytes) -> Iterator[dict[str, Any]]:
-    """Its webhooks for the kinds that are here, as `server` serves them under a certificate of `root` (PEM)."""
-    for item in yaml.safe_load_all((components / "webhook" / "manifests.yaml").read_text()):
-        item["metadata"]["name"] = f"{_PREFIX}{item['metadata']['name']}"
-        names = {f"{item['kind'][0].lower()}{kind}.kb.io" for kind in _KINDS}
-        item["webhooks"] = [webhook for webhook in item["webhooks"] if webhook["name"] in names]
-        for webhook in item["webhooks"]:
-            path = webhook["clientConfig"]["service"]["path"]
-            webhook["clientConfig"] = _client(server + path, root)
-        yield item
-
-
-def _client(url: str, root: bytes) -> dict[str, str]:
-    return {"url": url, "caBundle": base64.b64encode(root).decode()}
+    """Its webhooks for the kinds that are here."""
+    names = {f"{way}{kind}.kb.io" for way in "mv" for kind in _KINDS}  # mutating, validating
+    return webhooks.answered(components / "webhook" / "manifests.yaml", names, server, root, prefix=_PREFIX)
 
 
 def _own_etc(plane: ControlPlane) -> Path:
     return plane.state / _NAME
-
-
-def _certify(plane: ControlPlane) -> bytes:
-    """Make the certificate that it serves with; return that of its authority (PEM)."""
-    shutil.rmtree(_own_etc(plane), ignore_errors=True)
-    authority = Authority.create(_own_etc(plane) / _CERTIFICATES)
-    authority.issue("tls", _NAME, answers_to=("127.0.0.1",))
-    return authority.root.read_bytes()
