@@ -69,8 +69,10 @@ def main() -> None:
                 print(f"  {row(measure(system, window, seconds_of(window, flags)))}", flush=True)
             except NeverTrainedError as error:
                 broken.append(f"{window.name}, {system.name}: {error}")
+                print(f"  {broken[-1]}", flush=True)
             except (OSError, subprocess.CalledProcessError) as error:
                 broken.append(f"skipped: {system.name}, which cannot be installed: {error}")
+                print(f"  {broken[-1]}", flush=True)
     report(broken)
 
 

@@ -5,9 +5,9 @@
                                        [--systems launch,launch-torch,horovodrun,elastic-kueue,stock,torchelastic,kueue,
                                                   trainjob]
 
-Which windows there are, benchmarks/replay/trace_window.py says; inference pods replay them as in
-benchmarks/simulation_truth.py. Each system trains the same small network on the same digits, in steps of at least 50
-ms, 20 samples for each of three workers.
+Which windows there are, benchmarks/replay/trace_window.py says. Their nodes are scaled to the GPUs of one node; those
+that a window does not leave to training are held by inference pods, which preempt real workers. Each system trains the
+same small network on the same digits, in steps of at least 50 ms, 20 samples for each of three workers.
 
 - *launch*, *horovodrun*: the product with its two launchers, a commit each step.
 - *elastic-kueue*: the product in a queue of the real Kueue, which admits and takes back each worker by itself. Its
@@ -83,6 +83,7 @@ def main() -> None:
                         print(f"  {row(found)}", flush=True)
                     except DeadlineError as error:
                         broken.append(f"{window.name}, {system.name}: {str(error).splitlines()[0]}")
+                        print(f"  {broken[-1]}", flush=True)
         report(broken)
     finally:
         if ours:

@@ -8,6 +8,7 @@ inference waiting p99 within 20%.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -53,7 +54,8 @@ class Compared:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    report([one for one in measured_before(OUT)[0] if one.system in WAYS])
+    found = [one for one in measured_before(OUT)[0] if one.system in WAYS]
+    report(found or sys.exit(f"{OUT} has no records of {' or '.join(WAYS)}"))
 
 
 def compare(measured: Measured) -> Compared:

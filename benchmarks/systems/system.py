@@ -2,16 +2,17 @@
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from testbed.cluster import jobs
 from testbed.cluster.jobs import Job
 from testbed.cluster.site import Site
-from testbed.kube.kubectl import Kubectl
+from testbed.kube.cluster import Cluster
+from testbed.kube.kubectl import Kubectl, condition_of
 
 SIZE: Final = 3
 """Workers of a job at full size."""
@@ -54,15 +55,35 @@ class System:
     """The PriorityClass of inference."""
 
 
-J = TypeVar("J", bound=Job)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherJob(Job):
+    """A job that is no MPIJob."""
+
+    resource: str
+    """Its kind, as kubectl names it."""
+
+    def require_alive(self) -> None:
+        """Raise if the job has failed."""
+        job = self.kubectl.get(self.resource, self.name)
+        assert condition_of(job, "Failed") != "True", f"{self.name} has failed:\n{self.describe()}"
 
 
-def applied(kind: type[J], site: Site, kubectl: Kubectl, wanted: WantedJob, manifest: dict[str, Any]) -> J:
+def applied(kind: Callable[..., Job], site: Site, kubectl: Kubectl, wanted: WantedJob, manifest: dict[str, Any]) -> Job:
     """Apply a manifest that no generator of ours has touched, with the folder for its results."""
     shared = wanted.shared or jobs.share_results(site, kubectl)
     began = time.time()
     kubectl.apply([manifest])
     return kind(kubectl=kubectl, name=manifest["metadata"]["name"], shared=shared, applied=began)
+
+
+@contextmanager
+def operated(start: Callable[[Cluster], object], stop: Callable[[Cluster], None], site: Site) -> Iterator[None]:
+    """Have an operator that a system needs; it is stopped also after a start that did not come to its end."""
+    try:
+        start(site.local())
+        yield
+    finally:
+        stop(site.local())
 
 
 class _Named(Protocol):

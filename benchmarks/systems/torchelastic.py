@@ -1,17 +1,15 @@
 """A job as users of the training-operator write it: an elastic PyTorchJob, torchrun with the c10d rendezvous."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from benchmarks.systems.plain_pod import plain_pod
-from benchmarks.systems.system import System, WantedJob, applied
+from benchmarks.systems.system import OtherJob, System, WantedJob, applied, operated
 from hvd_elastic.mpijob.contract import Role
 from testbed.cluster.jobs import Job
 from testbed.cluster.site import Site
 from testbed.kube import trainingoperator
-from testbed.kube.kubectl import Kubectl, condition_of
+from testbed.kube.kubectl import Kubectl
 
 _NAME: Final = "torchelastic"
 _COMMAND: Final = ["torchrun", "/output/scripts/torchelastic.py"]
@@ -22,18 +20,8 @@ written again, and all of them fail after a minute (torch 2.15, distributed/elas
 `next_rendezvous`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TorchElasticJob(Job):
-    """A PyTorchJob that was applied."""
-
-    def require_alive(self) -> None:
-        """Raise if the job has failed."""
-        job = self.kubectl.get("pytorchjob", self.name)
-        assert condition_of(job, "Failed") != "True", f"{self.name} has failed:\n{self.describe()}"
-
-
 def _submit(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
-    return applied(TorchElasticJob, site, kubectl, wanted, _pytorchjob(site, wanted))
+    return applied(partial(OtherJob, resource="pytorchjob"), site, kubectl, wanted, _pytorchjob(site, wanted))
 
 
 def _pytorchjob(site: Site, wanted: WantedJob) -> dict[str, Any]:
@@ -58,19 +46,10 @@ def _pytorchjob(site: Site, wanted: WantedJob) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _installed(site: Site) -> Iterator[None]:
-    try:
-        trainingoperator.start(site.local())
-        yield
-    finally:
-        trainingoperator.stop(site.local())
-
-
 TORCHELASTIC: Final = System(
     name=_NAME,
     title="TorchElastic, training-operator",
     program="scripts/torchelastic.py",
     submit=_submit,
-    installed=_installed,
+    installed=partial(operated, trainingoperator.start, trainingoperator.stop),
 )

@@ -4,18 +4,16 @@ A TrainJob cannot be elastic: `numNodes` is immutable, and the torch plugin leav
 (kubeflow/trainer 2.3.0, pkg/runtime/framework/plugins/torch/torch.go).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from benchmarks.systems.plain_pod import plain_pod
-from benchmarks.systems.system import System, WantedJob, applied
+from benchmarks.systems.system import OtherJob, System, WantedJob, applied, operated
 from hvd_elastic.mpijob.contract import Role
 from testbed.cluster.jobs import Job
 from testbed.cluster.site import Site
 from testbed.kube import kubeflow_trainer
-from testbed.kube.kubectl import Kubectl, condition_of
+from testbed.kube.kubectl import Kubectl
 
 _NAME: Final = "trainjob"
 _COMMAND: Final = ["torchrun", "/output/scripts/torchelastic.py"]
@@ -24,19 +22,9 @@ _API: Final = "trainer.kubeflow.org"
 _VERSION: Final = f"{_API}/v1alpha1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainJob(Job):
-    """A TrainJob that was applied."""
-
-    def require_alive(self) -> None:
-        """Raise if the job has failed."""
-        job = self.kubectl.get(f"trainjobs.{_API}", self.name)
-        assert condition_of(job, "Failed") != "True", f"{self.name} has failed:\n{self.describe()}"
-
-
 def _submit(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
     kubectl.apply([_runtime(site, wanted)])
-    return applied(TrainJob, site, kubectl, wanted, _trainjob(wanted))
+    return applied(partial(OtherJob, resource=f"trainjobs.{_API}"), site, kubectl, wanted, _trainjob(wanted))
 
 
 def _runtime(site: Site, wanted: WantedJob) -> dict[str, Any]:
@@ -81,19 +69,10 @@ def _trainjob(wanted: WantedJob) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _installed(site: Site) -> Iterator[None]:
-    try:
-        kubeflow_trainer.start(site.local())
-        yield
-    finally:
-        kubeflow_trainer.stop(site.local())
-
-
 TRAINJOB: Final = System(
     name=_NAME,
     title="fixed size, a TrainJob restarted whole",
     program="scripts/torchelastic.py",
     submit=_submit,
-    installed=_installed,
+    installed=partial(operated, kubeflow_trainer.start, kubeflow_trainer.stop),
 )

@@ -190,6 +190,8 @@ def test_a_report_brings_up_no_cluster_unless_it_is_asked_to() -> None:
     assert {program.name for program in PROGRAMS if program.left_out == CLUSTER} == {
         path.stem for path in Path("benchmarks").glob("[a-z]*.py") if "testbed.cluster" in path.read_text()
     }
+    others = {program.name for program in PROGRAMS if program.left_out not in ("", CLUSTER)}
+    assert others == {"simulation_truth"}, "it has no figures without those of the cluster"
 
 
 def test_growth_is_told_for_one_doubling() -> None:
