@@ -23,8 +23,9 @@ from typing import Final
 
 from benchmarks.burst import fake_nodes, real_nodes
 from benchmarks.burst.burst_tables import aims, parts_table, waiting_table
-from benchmarks.burst.measured_burst import Leaving, Measured, kept
-from benchmarks.report.record import Record
+from benchmarks.burst.measured_burst import Leaving, Measured
+from benchmarks.report.machine import product_digest
+from benchmarks.report.measurements import Measurements, last_measured, measured_of
 from benchmarks.systems.product import HOROVODRUN, LAUNCH
 from benchmarks.systems.system import add_systems_option
 from testbed.cluster import jobs
@@ -55,9 +56,7 @@ def main() -> None:
         finally:
             if ours:
                 kube.down()
-    if not (found := kept(OUT)):
-        sys.exit(f"nothing was measured: {OUT} has no records\n" + "\n".join(broken))
-    report(found, broken)
+    report(last_measured(OUT, Measured.from_json), broken)
 
 
 def size(text: str) -> tuple[int, int]:
@@ -79,12 +78,14 @@ def measure(site: Site, flags: argparse.Namespace) -> list[str]:
                 one.keep(OUT)
         except (AssertionError, DeadlineError) as error:
             broken.append(f"{what}: {str(error).splitlines()[0]}")
+            print(f"  {broken[-1]}", flush=True)
 
     for system in flags.systems:
         for gpus in flags.gpus:
             attempt(f"{system.name}, {gpus} GPUs", partial(real_nodes.measure, site, system, gpus, flags.rounds))
     for workers, pods in flags.sizes:
-        leaving = Leaving.of(kept(OUT), launcher=LAUNCH.name, place=real_nodes.place(LAUNCH))
+        known = measured_of(product_digest(), OUT, Measured.from_json)
+        leaving = Leaving.of(known, launcher=LAUNCH.name, place=real_nodes.place(LAUNCH))
         if leaving is None:
             sys.exit("how long victims take to leave is not known: measure the real job under `launch` first")
         at_size = partial(fake_nodes.measure, leaving=leaving)
@@ -92,9 +93,10 @@ def measure(site: Site, flags: argparse.Namespace) -> list[str]:
     return broken
 
 
-def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
-    record = Record(name="bursts", question="What does a burst of inference wait for GPUs that training holds?")
-    record.add(waiting_table(measured, note="\n".join(broken)))
+def report(found: Measurements[Measured], broken: Sequence[str]) -> None:
+    measured = sorted(found.parts, key=lambda one: one.order)
+    record = found.record(name="bursts", question="What does a burst of inference wait for GPUs that training holds?")
+    record.add(waiting_table(measured, note="\n".join([*broken, *found.left_out])))
     record.add(parts_table(measured))
     record.promise(*aims(measured))
     record.write()

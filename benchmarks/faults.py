@@ -9,17 +9,16 @@ change. Its operator is the real training-operator. One job takes fault after fa
 size each time; one that does not within the patience after a fault is over is replaced. What each fault is:
 benchmarks/faulted/fault_catalogue.py.
 
-Each round is kept in out/bench-faults/ at once. The table has all that is kept, so that a fault and a system may be
-measured at a time; `--recorded` measures nothing.
+Each round is kept in out/bench-faults/ at once. The table has all that is kept of one source of the product, so that a
+fault and a system may be measured at a time; `--recorded` measures nothing.
 """
 
 import argparse
-import json
 import math
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -27,8 +26,10 @@ from typing import Final
 from benchmarks.faulted import fault_cost
 from benchmarks.faulted.fault_catalogue import FAULTS, MeasuredFault, injected
 from benchmarks.faulted.fault_cost import FaultCost
+from benchmarks.faulted.fault_rounds import FaultRounds
 from benchmarks.faulted.victim import START_SECONDS, Victim, standing
-from benchmarks.report.record import NEVER, Column, Record, Table, Value, figure, spread
+from benchmarks.report.measurements import Measurements, last_measured
+from benchmarks.report.record import NEVER, Column, Table, Value, figure, spread
 from benchmarks.systems.product import HOROVODRUN, LAUNCH, LAUNCH_TORCH
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import SIZE, System, add_systems_option
@@ -47,9 +48,6 @@ EPOCH_SECONDS: Final = 1.5
 """A fault comes in another part of an epoch each round: it matters to who begins epochs anew."""
 OUT: Final = Path("out/bench-faults")
 
-Costs = dict[tuple[str, str], list[FaultCost]]
-"""Of each round, by names of fault and system."""
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -62,7 +60,7 @@ def main() -> None:
     flags = parser.parse_args()
     broken: list[str] = []
     if flags.recorded:
-        report(kept(), broken)
+        report(last_measured(OUT, FaultRounds.from_json), broken)
         return
     running, ours = running_or_up()
     try:
@@ -81,7 +79,7 @@ def main() -> None:
     finally:
         if ours:
             kube.down()
-    report(kept(), broken)
+    report(last_measured(OUT, FaultRounds.from_json), broken)
 
 
 def measure(site: Site, system: System, fault: MeasuredFault, *, rounds: int, patience: float) -> None:
@@ -93,24 +91,9 @@ def measure(site: Site, system: System, fault: MeasuredFault, *, rounds: int, pa
             while len(costs) < rounds:
                 costs.append(strike(fault, replace(victim, number=len(costs)), patience))
                 print(f"{time.strftime('%H:%M:%S')} {fault.name}: {system.name}: {costs[-1]}", flush=True)
-                keep(fault, system, costs)
+                FaultRounds(fault=fault.name, system=system.name, costs=costs).keep(OUT)
                 if costs[-1].ended or fault.is_rare:
                     break
-
-
-def keep(fault: MeasuredFault, system: System, costs: Sequence[FaultCost]) -> None:
-    """In place of what was measured before."""
-    OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / f"{fault.name}.{system.name}.costs.json").write_text(json.dumps([asdict(cost) for cost in costs]))
-
-
-def kept() -> Costs:
-    """What was measured until now, in runs of whatever faults and systems."""
-    found: Costs = {}
-    for path in sorted(OUT.glob("*.costs.json")):
-        fault, system, *_ = path.name.split(".")
-        found[fault, system] = [FaultCost(**cost) for cost in json.loads(path.read_text())]
-    return found
 
 
 def strike(fault: MeasuredFault, victim: Victim, patience: float) -> FaultCost:
@@ -147,18 +130,19 @@ def end_of(victim: Victim) -> str:
     return f"the job has {ends[0].lower()}" if ends and "completionTime" in job["status"] else ""
 
 
-def report(found: Costs, broken: Sequence[str]) -> None:
+def report(found: Measurements[FaultRounds], broken: Sequence[str]) -> None:
     """One row for each fault and system."""
-    record = Record(name="faults", question="What do faults cost, and does training go on by itself?")
+    record = found.record(name="faults", question="What do faults cost, and does training go on by itself?")
+    costs = {(one.fault, one.system): one.costs for one in found.parts}
     pairs = [(fault, system) for fault in FAULTS for system in CONTENDERS]
-    wanted = [pair for pair in pairs if (pair[0].name, pair[1].name) in found or pair[1].name in pair[0].not_for]
+    wanted = [pair for pair in pairs if (pair[0].name, pair[1].name) in costs or pair[1].name in pair[0].not_for]
     record.add(
         Table(
             name="faults",
             title=f"Faults of a job of {SIZE} workers; seconds",
             columns=COLUMNS,
-            rows=[row(fault, system, found.get((fault.name, system.name), [])) for fault, system in wanted],
-            note="\n".join(broken),
+            rows=[row(fault, system, costs.get((fault.name, system.name), [])) for fault, system in wanted],
+            note="\n".join([*broken, *found.left_out]),
         )
     )
     record.write()

@@ -22,7 +22,6 @@ out/bench-lending/, which `--recorded` shows; what is not measured again stays.
 import argparse
 import json
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -32,14 +31,15 @@ from statistics import median
 from typing import Final
 
 from benchmarks.lend.arms import ARMS, MOST_SERVERS, Arm
-from benchmarks.lend.lent_window import Measured, NeverServedError, kept, replay
+from benchmarks.lend.lent_window import Measured, NeverServedError, replay
 from benchmarks.lend.recorded_requests import WINDOW_SECONDS, called_for, recorded_arrivals
 from benchmarks.lend.servers import model_server
 from benchmarks.peers.launch_system import launch
 from benchmarks.peers.local_system import NeverTrainedError
 from benchmarks.replay.trace_window import TRACES, AskedGpus
 from benchmarks.report.aim import Aim
-from benchmarks.report.record import Column, Record, Table
+from benchmarks.report.measurements import Measurements, last_measured
+from benchmarks.report.record import Column, Table
 from hvd_elastic.decide.simulate.day import NODE_START_SECONDS
 from hvd_elastic.decide.simulate.engine.inference_record import InferenceRecord
 
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--recorded", action="store_true", help="show what was measured before")
     flags = parser.parse_args()
     if flags.recorded:
-        report(kept(OUT) or sys.exit(f"nothing was measured before: {OUT} has no records"), [])
+        report(last_measured(OUT, Measured), [])
         return
     if not flags.requests.is_file():
         print(f"skipped: there is no trace {flags.requests}")
@@ -85,7 +85,7 @@ def main() -> None:
             measure(arm, schedule, arrivals, flags.seconds, flags.node_seconds).keep(OUT)
         except (NeverTrainedError, NeverServedError) as error:
             broken.append(f"{arm.name}: {error}")
-    report(kept(OUT), [f"Requests: {flags.requests.name}, {SERVICE}.", *broken])
+    report(last_measured(OUT, Measured), [f"Requests: {flags.requests.name}, {SERVICE}.", *broken])
 
 
 def chosen(text: str) -> list[Arm]:
@@ -121,12 +121,12 @@ def measure(
     return found
 
 
-def report(measured: Sequence[Measured], notes: Sequence[str]) -> None:
+def report(found: Measurements[Measured], notes: Sequence[str]) -> None:
     """All arms, and what became of the aims."""
     order = {arm.name: number for number, arm in enumerate(ARMS)}
-    measured = sorted(measured, key=lambda one: order[one.arm])
-    record = Record(name="lending", question="What do users of inference feel of GPUs that are lent to training?")
-    record.add(table(measured, notes))
+    measured = sorted(found.parts, key=lambda one: order[one.arm])
+    record = found.record(name="lending", question="What do users of inference feel of GPUs that are lent to training?")
+    record.add(table(measured, [*notes, *found.left_out]))
     record.promise(*aims(measured))
     record.write()
 

@@ -32,9 +32,9 @@ from benchmarks.peers.ray_system import ray_train
 from benchmarks.peers.torch_systems import torchft, torchrun
 from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.trace_window import TRACES, WINDOWS, TraceWindow, asked, trace_of
-from benchmarks.replay.window_options import add_window_options, is_measured, measured_before, seconds_of
+from benchmarks.replay.window_options import add_window_options, is_measured, seconds_of
 from benchmarks.replay.window_tables import GOODPUT_AIM, add_windows, row
-from benchmarks.report.record import Record
+from benchmarks.report.measurements import last_measured
 from benchmarks.systems.system import add_systems_option
 from hvd_elastic.mpijob.contract import Engine
 
@@ -87,11 +87,12 @@ def measure(system: LocalSystem, window: TraceWindow, seconds: float) -> Measure
 
 def report(broken: Sequence[str]) -> None:
     """All that was measured of the product as it was last: each window, and each system over all windows."""
-    measured, left_out = measured_before(OUT)
-    question = "What do recorded days leave of the GPUs, with other elastic systems?"
-    record = Record(name="local_days", question=question, product=measured[0].product)
-    notes = [f"All of them with torch {version('torch')}.", *broken, *left_out]
-    add_windows(record, "local-days", measured, {"launch": GOODPUT_AIM}, notes)
+    found = last_measured(OUT, Measured)
+    record = found.record(
+        name="local_days", question="What do recorded days leave of the GPUs, with other elastic systems?"
+    )
+    notes = [f"All of them with torch {version('torch')}.", *broken, *found.left_out]
+    add_windows(record, "local-days", found.parts, {"launch": GOODPUT_AIM}, notes)
     record.write()
 
 

@@ -15,17 +15,17 @@ one. Writes out/bench-operator-scale/, which `--recorded` shows; what is not mea
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from benchmarks.mpi_operator.control_plane import API_SERVER, CONTROLLERS, OPERATOR, SCHEDULER, SIDECAR
-from benchmarks.mpi_operator.measured_scale import Change, MeasuredScale, Moment, Pace, kept
+from benchmarks.mpi_operator.measured_scale import Change, MeasuredScale, Moment, Pace
 from benchmarks.mpi_operator.scaled_job import measure
 from benchmarks.report.growth import growth
-from benchmarks.report.record import Column, Record, Table, Value
+from benchmarks.report.measurements import Measurements, last_measured
+from benchmarks.report.record import Column, Table, Value
 from testbed.cluster import jobs
 from testbed.cluster.site import Site, running_or_up
 from testbed.kube import cluster as kube
@@ -60,14 +60,15 @@ def main() -> None:
         finally:
             if ours:
                 kube.down()
-    if not (found := kept(OUT)):
-        sys.exit(f"nothing was measured: {OUT} has no records")
-    report(found)
+    report(last_measured(OUT, MeasuredScale.from_json))
 
 
-def report(measured: Sequence[MeasuredScale]) -> None:
-    record = Record(name="operator_scale", question="What does the MPI Operator do with a job of thousands of workers?")
-    record.add(start_table(measured))
+def report(found: Measurements[MeasuredScale]) -> None:
+    measured = sorted(found.parts, key=lambda one: one.order)
+    record = found.record(
+        name="operator_scale", question="What does the MPI Operator do with a job of thousands of workers?"
+    )
+    record.add(start_table(measured, found.left_out))
     record.add(change_table(measured))
     record.add(cost_table(measured))
     for pace in dict.fromkeys(one.pace for one in measured):
@@ -78,8 +79,9 @@ def report(measured: Sequence[MeasuredScale]) -> None:
     record.write()
 
 
-def start_table(measured: Sequence[MeasuredScale]) -> Table:
+def start_table(measured: Sequence[MeasuredScale], left_out: Sequence[str] = ()) -> Table:
     """How long a job takes to be there."""
+    broken = [f"{one.workers} workers, {one.pace}: {one.broken}" for one in measured if one.broken]
     of_all = (Moment.CREATED, Moment.BOUND, Moment.RUNNING, Moment.LISTED, Moment.OFFERED)
     return Table(
         name="operator-start",
@@ -100,7 +102,7 @@ def start_table(measured: Sequence[MeasuredScale]) -> Table:
             ]
             for one in measured
         ],
-        note="\n".join(f"{one.workers} workers, {one.pace}: {one.broken}" for one in measured if one.broken),
+        note="\n".join([*broken, *left_out]),
     )
 
 

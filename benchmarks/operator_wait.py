@@ -12,15 +12,15 @@ again stays.
 import argparse
 import itertools
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from benchmarks.mpi_operator.measured_scale import Change, Pace
-from benchmarks.mpi_operator.measured_waits import MeasuredWaits, Operator, Writes, kept, measure
-from benchmarks.report.record import NEVER, Column, Record, Table
+from benchmarks.mpi_operator.measured_waits import MeasuredWaits, Operator, Writes, measure
+from benchmarks.report.measurements import last_measured
+from benchmarks.report.record import NEVER, Column, Table
 from testbed.cluster import jobs
 from testbed.cluster.site import Site, running_or_up
 from testbed.kube import cluster as kube
@@ -46,10 +46,11 @@ def main() -> None:
         finally:
             if ours:
                 kube.down()
-    if not (found := kept(OUT)):
-        sys.exit(f"nothing was measured: {OUT} has no records")
-    record = Record(name="operator_wait", question="How often does the MPI Operator look away, and do we cause it?")
-    record.add(wait_table(found))
+    found = last_measured(OUT, MeasuredWaits.from_json)
+    record = found.record(
+        name="operator_wait", question="How often does the MPI Operator look away, and do we cause it?"
+    )
+    record.add(wait_table(sorted(found.parts, key=lambda one: one.order), found.left_out))
     record.write()
 
 
@@ -61,7 +62,7 @@ def measure_all(site: Site, flags: argparse.Namespace) -> None:
         measure(site, operator, writes, workers=flags.workers, pace=flags.pace, rounds=flags.rounds).keep(OUT)
 
 
-def wait_table(measured: Sequence[MeasuredWaits]) -> Table:
+def wait_table(measured: Sequence[MeasuredWaits], left_out: Sequence[str] = ()) -> Table:
     """A row for each operator and each kind of writes."""
     return Table(
         name="operator-waits",
@@ -86,7 +87,7 @@ def wait_table(measured: Sequence[MeasuredWaits]) -> Table:
             ]
             for one in measured
         ],
-        note="It stood still: not within 90 s, and then the operator was started anew.",
+        note="\n".join(["It stood still: not within 90 s, and then the operator was started anew.", *left_out]),
     )
 
 

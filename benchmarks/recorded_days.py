@@ -35,10 +35,10 @@ from typing import Final
 from benchmarks.replay.cluster_window import measure
 from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated
 from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS
-from benchmarks.replay.window_options import add_window_options, is_measured, measured_before, seconds_of
+from benchmarks.replay.window_options import add_window_options, is_measured, seconds_of
 from benchmarks.replay.window_picture import lane, window_picture
 from benchmarks.replay.window_tables import GOODPUT_AIM, add_windows, row
-from benchmarks.report.record import Record
+from benchmarks.report.measurements import last_measured
 from benchmarks.systems.product import HOROVODRUN, LAUNCH, LAUNCH_TORCH
 from benchmarks.systems.queued import ELASTIC_KUEUE, KUEUE
 from benchmarks.systems.stock import STOCK
@@ -92,12 +92,11 @@ def main() -> None:
 
 def report(broken: Sequence[str]) -> None:
     """All that was measured of the product as it was last: each window, and each system over all windows."""
+    found = last_measured(OUT, Measured)
     order = [each.name for each in CONTENDERS]
-    measured, left_out = measured_before(OUT)
-    measured.sort(key=lambda one: order.index(one.system))
-    question = "What do recorded days leave of the GPUs, on a real cluster?"
-    record = Record(name="recorded_days", question=question, product=measured[0].product)
-    add_windows(record, "recorded-days", measured, _AIMS, [*broken, *left_out])
+    measured = sorted(found.parts, key=lambda one: order.index(one.system))
+    record = found.record(name="recorded_days", question="What do recorded days leave of the GPUs, on a real cluster?")
+    add_windows(record, "recorded-days", measured, _AIMS, [*broken, *found.left_out])
     for window, seconds in dict.fromkeys((one.window, one.seconds) for one in measured):
         name = f"{window}-{seconds:.0f}s"
         record.pictures[name] = drawn([one for one in measured if (one.window, one.seconds) == (window, seconds)])

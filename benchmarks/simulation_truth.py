@@ -16,9 +16,9 @@ from typing import Final
 from benchmarks.recorded_days import OUT
 from benchmarks.replay.measured_window import Measured, goodput, repeated, unhindered
 from benchmarks.replay.trace_window import SIZE, AskedGpus, way_played
-from benchmarks.replay.window_options import measured_before
 from benchmarks.report.aim import Aim
-from benchmarks.report.record import Column, Record, Table, Value
+from benchmarks.report.measurements import Measurements, last_measured
+from benchmarks.report.record import Column, Table, Value
 from benchmarks.systems.product import LAUNCH
 from benchmarks.systems.stock import STOCK
 from hvd_elastic.decide.simulate.day import Day, InferencePod, NodeLife
@@ -54,8 +54,7 @@ class Compared:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    found = [one for one in measured_before(OUT)[0] if one.system in WAYS]
-    report(found or sys.exit(f"{OUT} has no records of {' or '.join(WAYS)}"))
+    report(last_measured(OUT, Measured))
 
 
 def compare(measured: Measured) -> Compared:
@@ -112,9 +111,12 @@ def inference_pods(asks: Sequence[AskedGpus], seconds: float, stalls: Stalls) ->
         yield InferencePod(name=f"inference-{number}", gpus=1, created=created, seconds=max(0.1, end - created - waits))
 
 
-def report(measured: Sequence[Measured]) -> None:
+def report(found: Measurements[Measured]) -> None:
     """Predicted beside measured: goodput of each window, waiting over all windows of a system."""
-    record = Record(name="simulation_truth", question="Does the simulator tell the truth?", product=measured[0].product)
+    measured = [one for one in found.parts if one.system in WAYS]
+    if not measured:
+        sys.exit(f"{OUT} has no records of {' or '.join(WAYS)}")
+    record = found.record(name="simulation_truth", question="Does the simulator tell the truth?")
     shares = (Column(title="predicted", format=".1%"), Column(title="measured", format=".1%"))
     seconds = (Column(title="predicted", format=".2f"), Column(title="measured", format=".2f"))
     compared = [compare(one) for one in measured]

@@ -1,12 +1,12 @@
 """What one burst was seen to do, and all bursts of one kind at one place."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, Self
 
+from benchmarks.report import measurements
 from testbed.cluster.pod_lives import PodLife
 
 IDLE: Final = "idle GPUs"
@@ -67,23 +67,18 @@ class Measured:
         return [wait for burst in self.bursts for wait in burst.waits]
 
     def keep(self, folder: Path) -> None:
-        """Write it into a file, for `kept`, in place of what was measured before."""
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"{self.place}-{self.gpus}-{self.kind}".lower().replace(" ", "-").replace(",", "")
-        (folder / f"{name}.measured.json").write_text(json.dumps(asdict(self)))
+        """Write it into a file, for a report."""
+        measurements.keep(folder, f"{self.place}-{self.gpus}-{self.kind}", self)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, *, bursts: Sequence[Mapping[str, Any]], **fields: Any) -> Self:
         """What `keep` has written."""
-        found: dict[str, Any] = json.loads(text)
-        return cls(**{**found, "bursts": [Burst(**burst) for burst in found["bursts"]]})
+        return cls(**fields, bursts=[Burst(**burst) for burst in bursts])
 
-
-def kept(folder: Path) -> list[Measured]:
-    """What was measured before."""
-    found = [Measured.from_json(path.read_text()) for path in folder.glob("*.measured.json")]
-    kinds = [IDLE, AT_ONCE]
-    return sorted(found, key=lambda one: (one.place, one.gpus, one.kind not in kinds, one.kind != IDLE, one.kind))
+    @property
+    def order(self) -> tuple[str, int, bool, bool, str]:
+        """Of the rows of a table: what others use comes first."""
+        return self.place, self.gpus, self.kind not in (IDLE, AT_ONCE), self.kind != IDLE, self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

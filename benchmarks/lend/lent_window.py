@@ -1,6 +1,5 @@
 """One arm: training and servers on the GPUs of one node, recorded requests, and what each of them waited for."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +17,7 @@ from benchmarks.peers.local_system import EVENTS, Places
 from benchmarks.peers.local_window import wait_trained
 from benchmarks.replay import measured_window
 from benchmarks.replay.trace_window import SIZE, AskedGpus
+from benchmarks.report import measurements
 from testbed.cluster.training import Account
 
 LOOK_SECONDS: Final = 0.01
@@ -50,14 +50,8 @@ class Measured:
     """Share of the GPU-time that was left to training which kept steps have used. None: no step was done."""
 
     def keep(self, folder: Path) -> None:
-        """Write it into a file, for `kept`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.arm.replace(' ', '-')}.measured.json").write_text(json.dumps(asdict(self)))
-
-
-def kept(folder: Path) -> list[Measured]:
-    """What was measured before."""
-    return [Measured(**json.loads(path.read_text())) for path in sorted(folder.glob("*.measured.json"))]
+        """Write it into a file, for a report."""
+        measurements.keep(folder, self.arm, self)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,12 +1,13 @@
 """What was seen of the MPI Operator with a job of one size."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
+
+from benchmarks.report import measurements
 
 
 class Change(StrEnum):
@@ -96,24 +97,19 @@ class MeasuredScale:
     """Why it did not come to its end."""
 
     def keep(self, folder: Path) -> None:
-        """Write it into a file, for `kept`, in place of what was measured before."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.workers}-{self.pace.requests}-{self.pace.events}.measured.json").write_text(
-            json.dumps(asdict(self))
-        )
+        """Write it into a file, for a report."""
+        measurements.keep(folder, f"{self.workers}-{self.pace}", self)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, *, pace: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any]], **fields: Any) -> Self:
         """What `keep` has written."""
-        found: dict[str, Any] = json.loads(text)
-        changes = {Change(name): MeasuredChange(**change) for name, change in found["changes"].items()}
-        return cls(**{**found, "pace": Pace(**found["pace"]), "changes": changes})
+        read = {Change(name): MeasuredChange(**change) for name, change in changes.items()}
+        return cls(**fields, pace=Pace(**pace), changes=read)
 
-
-def kept(folder: Path) -> list[MeasuredScale]:
-    """What was measured before."""
-    found = [MeasuredScale.from_json(path.read_text()) for path in folder.glob("*.measured.json")]
-    return sorted(found, key=lambda one: (one.pace.requests, one.pace.events, one.workers))
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Of the rows of a table."""
+        return self.pace.requests, self.pace.events, self.workers
 
 
 def sync_times(log: Iterable[str]) -> list[float]:

@@ -2,9 +2,9 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from benchmarks.mpi_operator import control_plane
 from benchmarks.mpi_operator.measured_scale import Change, MeasuredScale, Pace
 from benchmarks.mpi_operator.scaled_job import NAME, ScaledJob, nodes, operator_pace, repeatedly, wait_leading
+from benchmarks.report import measurements
 from benchmarks.report.record import NEVER
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 from testbed.cluster.site import Site, make_namespace, remove_namespace
@@ -60,29 +61,26 @@ class MeasuredWaits:
     """CPU seconds of the operator over each change that came to its end."""
 
     def keep(self, folder: Path) -> None:
-        """Write it into a file, for `kept`, in place of what was measured before."""
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"{self.operator}-{self.writes.name}-{self.workers}-{self.pace}".replace(":", "-").lower()
-        (folder / f"{name}.measured.json").write_text(json.dumps(asdict(self)))
+        """Write it into a file, for a report."""
+        measurements.keep(folder, f"{self.operator}-{self.writes.name}-{self.workers}-{self.pace}", self)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(
+        cls, *, operator: str, writes: str, pace: Mapping[str, Any], seconds: Mapping[str, list[float]], **fields: Any
+    ) -> Self:
         """What `keep` has written."""
-        found: dict[str, Any] = json.loads(text)
         return cls(
-            operator=Operator(found["operator"]),
-            writes=Writes(found["writes"]),
-            workers=found["workers"],
-            pace=Pace(**found["pace"]),
-            seconds={Change(name): times for name, times in found["seconds"].items()},
-            cpu=found["cpu"],
+            operator=Operator(operator),
+            writes=Writes(writes),
+            pace=Pace(**pace),
+            seconds={Change(name): times for name, times in seconds.items()},
+            **fields,
         )
 
-
-def kept(folder: Path) -> list[MeasuredWaits]:
-    """What was measured before."""
-    found = [MeasuredWaits.from_json(path.read_text()) for path in folder.glob("*.measured.json")]
-    return sorted(found, key=lambda one: (one.workers, [*Operator].index(one.operator), [*Writes].index(one.writes)))
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Of the rows of a table."""
+        return self.workers, [*Operator].index(self.operator), [*Writes].index(self.writes)
 
 
 def measure(site: Site, operator: Operator, writes: Writes, *, workers: int, pace: Pace, rounds: int) -> MeasuredWaits:

@@ -1,20 +1,21 @@
 """What happened in a window, wherever it was replayed, and the figures that follow from it."""
 
-import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
 from benchmarks.replay.trace_window import SIZE, AskedGpus, given
-from benchmarks.report.machine import product_digest, this_machine
+from benchmarks.report import measurements
 
 PAUSE: Final = 3.0
 """A step that takes so many times the median of its size is a pause."""
+CHANGE_SECONDS: Final = 30.0
+"""After which a change has cost what it costs: over an hour steps drift by more than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +38,10 @@ class Measured:
     """That have ended, from the job's start to the window's end."""
     samples_wrong: int | None = None
     """In these epochs, samples that were not used, or more than once. None: nobody counted."""
-    machine: str = field(default_factory=this_machine)
-    product: str = field(default_factory=product_digest)
 
     def keep(self, folder: Path) -> None:
-        """Write it into a file, for `kept`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"{self.window}-{self.system}-{self.seconds:.0f}s.measured.json"
-        (folder / name.lower()).write_text(json.dumps(asdict(self)))
-
-
-def kept(folder: Path) -> list[Measured]:
-    """What was measured before."""
-    unknown = {"machine": "", "product": ""}
-    return [Measured(**(unknown | json.loads(path.read_text()))) for path in sorted(folder.glob("*.measured.json"))]
+        """Write it into a file, for a report."""
+        measurements.keep(folder, f"{self.window}-{self.system}-{self.seconds:.0f}s", self)
 
 
 def goodput(one: Measured) -> float:
@@ -74,9 +65,10 @@ def untaken(one: Measured) -> float:
 
 
 def lost_by_change(one: Measured) -> tuple[list[float], list[float]]:
-    """GPU-seconds that training lost of what was left to it, by each take and by each give.
+    """GPU-seconds that training lost of what was left to it, by each GPU that was taken and each that was given.
 
-    From the change to the next one, or the window's end. At a take two or more GPUs may go.
+    From the change on for CHANGE_SECONDS, but not beyond the next change or the window's end. GPUs that go or come at
+    once share what is lost.
     """
     seconds = unhindered(one.steps)
     last = {step["step"]: step for step in one.steps}
@@ -84,12 +76,14 @@ def lost_by_change(one: Measured) -> tuple[list[float], list[float]]:
     asks = [AskedGpus(second=0.0, gpus=0), *(AskedGpus(**ask) for ask in one.asks)]
     ends = [*(ask.second for ask in asks[1:]), one.seconds]
     for number, (before, ask) in enumerate(pairwise(asks), 1):
-        left = (SIZE - ask.gpus) * (ends[number] - ask.second)
-        begin, end = one.began + ask.second, one.began + ends[number]
+        length = min(ends[number] - ask.second, CHANGE_SECONDS)
+        begin, end = one.began + ask.second, one.began + ask.second + length
         used = sum(
             step["size"] * seconds.get(step["size"], 0.0) for step in last.values() if begin <= step["time"] < end
         )
-        (takes if ask.gpus > before.gpus else gives).append(left - used)
+        gpus = abs(ask.gpus - before.gpus)
+        lost = ((SIZE - ask.gpus) * length - used) / gpus
+        (takes if ask.gpus > before.gpus else gives).extend([lost] * gpus)
     return takes, gives
 
 

@@ -1,13 +1,13 @@
 """The options of a benchmark that replays windows of recorded traces."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.replay.measured_window import Measured, kept
+from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.trace_window import SETS, TraceWindow, chosen_windows
 from benchmarks.report.machine import product_digest
+from benchmarks.report.measurements import measured_of
 
 
 def add_window_options(parser: argparse.ArgumentParser, windows: Sequence[TraceWindow]) -> None:
@@ -28,17 +28,6 @@ def seconds_of(window: TraceWindow, flags: argparse.Namespace) -> float:
 
 def is_measured(folder: Path, flags: argparse.Namespace, window: TraceWindow, system: str) -> bool:
     """Whether `--resume` leaves it out: it was measured with the product as it is now, in as many seconds."""
-    wanted = (window.name, system, seconds_of(window, flags), product_digest())
-    known = kept(folder) if flags.resume else ()
-    return wanted in {(one.window, one.system, one.seconds, one.product) for one in known}
-
-
-def measured_before(folder: Path) -> tuple[list[Measured], list[str]]:
-    """What `--recorded` shows, of the product that was measured last, and what that leaves out.
-
-    Ends the program if there is nothing.
-    """
-    found = kept(folder) or sys.exit(f"nothing was measured before: {folder} has no records")
-    product = max(found, key=lambda one: one.began).product
-    others = [f"left out, of another product: {one.window}, {one.system}" for one in found if one.product != product]
-    return [one for one in found if one.product == product], others
+    wanted = (window.name, system, seconds_of(window, flags))
+    known = measured_of(product_digest(), folder, Measured) if flags.resume else ()
+    return wanted in {(one.window, one.system, one.seconds) for one in known}

@@ -137,9 +137,12 @@ def _box(kind: str, span: Span, seconds: float, top: float, height: float) -> st
 
 
 def _time_axis(bottom: float, seconds: float) -> Iterator[str]:
+    unit, name = (60, "min") if seconds >= 600 else (1, "s")
     for tick in range(_TICKS + 1):
         at = seconds * tick / _TICKS
-        yield _text(_across(at, seconds), bottom + 16, f"{at:.0f} s", anchor="middle", size=11, kind="faint")
+        yield _text(
+            _across(at, seconds), bottom + 16, f"{at / unit:.0f} {name}", anchor="middle", size=11, kind="faint"
+        )
     yield _text(_LEFT + _PLOT / 2, bottom + 36, "GPUs over the time of the replay", anchor="middle", kind="faint")
 
 

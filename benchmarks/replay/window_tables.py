@@ -16,11 +16,11 @@ GOODPUT_AIM: Final = 0.97
 REAL_TIME_GOODPUT_AIM: Final = 0.998
 TAKE_AIM: Final = 1.0
 GIVE_AIM: Final = 3.5
-"""GPU-seconds lost by a change, in real time."""
+"""GPU-seconds lost by a GPU's change, in real time."""
 COLUMNS: Final = (
     Column(title="goodput", format=".1%"),
-    Column(title="GPU-s lost a take", format=".2f"),
-    Column(title="a give", format=".2f"),
+    Column(title="GPU-s lost by a GPU taken", format=".2f"),
+    Column(title="by one given", format=".2f"),
     Column(title="GPUs not taken yet", format=".1%"),
     Column(title="steps repeated"),
     Column(title="epochs ended"),
@@ -102,7 +102,11 @@ def real_time_aims(measured: Sequence[Measured]) -> list[Aim]:
         aims += goodput_aims(REAL_TIME_WAY, windows, {system: REAL_TIME_GOODPUT_AIM})
         lost = zip(("take", "give"), _lost(windows), (TAKE_AIM, GIVE_AIM), strict=True)
         aims += [
-            Aim(what=f"GPU-seconds that {system} loses by a {change}, in real time", bound=aim, measured=fmean(seconds))
+            Aim(
+                what=f"GPU-seconds that {system} loses by a GPU's {change}, in real time",
+                bound=aim,
+                measured=fmean(seconds),
+            )
             for change, seconds, aim in lost
             if seconds
         ]
@@ -143,6 +147,6 @@ def _figures(windows: Sequence[Measured]) -> list[Value]:
 
 
 def _lost(windows: Sequence[Measured]) -> tuple[list[float], list[float]]:
-    """By each take and by each give of all the windows."""
+    """By each GPU taken and each given, in all the windows."""
     takes, gives = zip(*map(lost_by_change, windows), strict=True)
     return list(chain(*takes)), list(chain(*gives))

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.burst.burst_tables import aims, median_above, parts_table, waiting_table
-from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Burst, Leaving, Measured, kept, training_kind
+from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Burst, Leaving, Measured, training_kind
 from benchmarks.burst.real_nodes import place
 from benchmarks.report.aim import Outcome
+from benchmarks.report.measurements import last_measured
 from benchmarks.systems.product import HOROVODRUN, LAUNCH
 from testbed.cluster.pod_lives import PodLife, pod_lives
 from testbed.cluster.timeline import Sighting
@@ -81,8 +82,8 @@ def test_figures_are_kept_and_read_in_the_order_of_the_table(tmp_path: Path) -> 
     for one in written:
         one.keep(tmp_path)
     measured(IDLE, 9.0).keep(tmp_path)
-    read = kept(tmp_path)
-    assert [(one.kind, one.waits) for one in read] == [
+    read = last_measured(tmp_path, Measured.from_json).parts
+    assert [(one.kind, one.waits) for one in sorted(read, key=lambda one: one.order)] == [
         (IDLE, [9.0]),
         (AT_ONCE, [1.5]),
         (training_kind("launch"), [2.0]),

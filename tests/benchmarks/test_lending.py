@@ -14,11 +14,12 @@ import pytest
 from benchmarks.lend import lent_window
 from benchmarks.lend.arms import ARMS, GPUS, MOST_SERVERS, Arm, StartedNodes
 from benchmarks.lend.held_requests import HeldRequests
-from benchmarks.lend.lent_window import Measured, kept, replay
+from benchmarks.lend.lent_window import Measured, replay
 from benchmarks.lend.recorded_requests import WINDOW_SECONDS, at, called_for, recorded_arrivals, rises
 from benchmarks.lend.servers import Servers, model_server
 from benchmarks.lending import aims, chosen, table
 from benchmarks.replay.trace_window import SIZE, AskedGpus
+from benchmarks.report.measurements import last_measured
 
 IDLE, LENT, RESERVED, NODE = ARMS
 
@@ -152,7 +153,8 @@ def test_aims_are_of_the_tail_above_idle_gpus(tmp_path: Path) -> None:
     assert [aim.outcome for aim in aims(found)] == ["met", "missed", "met", "missed"]
     for one in found:
         one.keep(tmp_path)
-    assert sorted(kept(tmp_path), key=lambda one: one.arm) == sorted(found, key=lambda one: one.arm)
+    read = last_measured(tmp_path, Measured).parts
+    assert sorted(read, key=lambda one: one.arm) == sorted(found, key=lambda one: one.arm)
 
 
 @pytest.mark.parametrize("other", [measured(LENT.name, [0.2], errors=["refused"] * 2), measured(LENT.name, [0.2] * 9)])

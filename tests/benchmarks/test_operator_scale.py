@@ -11,11 +11,11 @@ from benchmarks.mpi_operator.measured_scale import (
     Moment,
     Pace,
     go_seconds,
-    kept,
     sync_times,
 )
 from benchmarks.mpi_operator.scaled_job import moments, pod_moments
 from benchmarks.operator_scale import change_table, start_table
+from benchmarks.report.measurements import last_measured
 from testbed.cluster.pod_lives import PodLife
 from testbed.kube.errors import DeadlineError
 
@@ -89,7 +89,7 @@ def test_what_was_measured_is_kept_by_size_and_pace(tmp_path: Path) -> None:
     for workers, pace in ((512, fast), (64, fast), (64, slow)):
         MeasuredScale(workers=workers, pace=pace, changes=changes, mib={"mpi-operator": 60.0}).keep(tmp_path)
     MeasuredScale(workers=64, pace=slow, broken="not within 5 s: running").keep(tmp_path)
-    found = kept(tmp_path)
+    found = sorted(last_measured(tmp_path, MeasuredScale.from_json).parts, key=lambda one: one.order)
     assert [(one.workers, one.pace) for one in found] == [(64, slow), (64, fast), (512, fast)]
     assert found[1].changes == changes
     table = start_table(found)

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from benchmarks.mpi_operator.measured_scale import Change, Pace
-from benchmarks.mpi_operator.measured_waits import MeasuredWaits, Operator, Writes, kept
+from benchmarks.mpi_operator.measured_waits import MeasuredWaits, Operator, Writes
 from benchmarks.operator_wait import wait_table
+from benchmarks.report.measurements import last_measured
 from benchmarks.report.record import NEVER
 
 PACE = Pace.parse("50:1000")
@@ -21,7 +22,7 @@ def test_an_operator_that_stood_still_is_counted_and_no_figure_of_the_others(tmp
         MeasuredWaits(
             operator=operator, writes=writes, workers=512, pace=PACE, seconds=seconds, cpu=[1.0, 3.0, 2.0]
         ).keep(tmp_path)
-    found = kept(tmp_path)
+    found = sorted(last_measured(tmp_path, MeasuredWaits.from_json).parts, key=lambda one: one.order)
     assert [(one.operator, one.writes) for one in found] == [
         (Operator.STOCK, Writes.NOBODY),
         (Operator.STOCK, Writes.EACH_2_S),

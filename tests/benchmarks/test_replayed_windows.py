@@ -3,13 +3,12 @@
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.peers.inference_demand import InferenceDemand
-from benchmarks.replay.measured_window import Measured, goodput, kept, lost_by_change, pauses, repeated, untaken
+from benchmarks.replay.measured_window import Measured, goodput, lost_by_change, pauses, repeated, untaken
 from benchmarks.replay.sample_account import SampleAccount, sample_account
 from benchmarks.replay.trace_window import (
     CUT_HOURS,
@@ -146,21 +145,23 @@ def test_a_gpu_is_not_taken_until_the_world_is_larger() -> None:
 
 
 def test_what_a_take_and_a_give_cost() -> None:
-    """A take of two at second 4 costs half a second of one; a give at 6 comes as one at 7, and none after 10."""
+    """Two taken at second 4 cost half a second of one together; one is given at 6, and comes at 7."""
     sizes = [(0.1 * number, 3) for number in range(40)] + [(4.5 + 0.1 * number, 1) for number in range(15)]
     sizes += [(6.0 + 0.1 * number, 1) for number in range(10)] + [(7.0 + 0.1 * number, 2) for number in range(30)]
     steps = [(second, number, size) for number, (second, size) in enumerate(sizes)]
     changes = [{"second": 4.0, "gpus": 2}, {"second": 6.0, "gpus": 1}]
     takes, gives = lost_by_change(measured(steps, asks=changes))
-    assert takes == [pytest.approx(0.5)]
+    assert takes == [pytest.approx(0.25)] * 2
     assert gives == [pytest.approx(4 * 2 - 10 * 0.1 - 30 * 0.2)]
 
 
-def test_what_was_kept_says_of_which_product_it_is(tmp_path: Path) -> None:
-    one = measured([], began=5.0)
-    one.keep(tmp_path)
-    assert kept(tmp_path) == [one]
-    assert len(one.product) == 16
+def test_what_befalls_training_long_after_a_change_is_not_its_cost() -> None:
+    """One is given at second 10, and comes at 12; training stands still from 60 to 80."""
+    times = [0.1 * number for number in range(600)] + [80 + 0.1 * number for number in range(200)]
+    steps = [(at, number, 2 if number < 120 else 3) for number, at in enumerate(times)]
+    changes = [{"second": 0.0, "gpus": 1}, {"second": 10.0, "gpus": 0}]
+    _, gives = lost_by_change(measured(steps, asks=changes, seconds=100.0))
+    assert gives == [pytest.approx(2.0)]
 
 
 def test_a_pause_is_a_time_without_a_step_to_the_end_of_the_window() -> None:

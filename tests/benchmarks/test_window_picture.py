@@ -2,6 +2,8 @@
 
 from xml.etree import ElementTree
 
+import pytest
+
 from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.window_picture import Lane, Span, lane, window_picture
 
@@ -60,6 +62,12 @@ def test_areas_are_in_proportion_and_do_not_overlap() -> None:
     below = next(box for box in boxes if box["class"] == "rd-training")
     assert float(first["y"]) + float(first["height"]) == float(below["y"])
     assert "a < b" in "".join(root.itertext())
+
+
+@pytest.mark.parametrize(("seconds", "tick"), [(180.0, "30 s"), (3600.0, "10 min")])
+def test_its_axis_reads_in_the_unit_of_its_length(seconds: float, tick: str) -> None:
+    root = ElementTree.fromstring(window_picture([], title="T", seconds=seconds, gpus=3))
+    assert tick in [text.text for text in root.iter(f"{SVG}text")]
 
 
 def test_it_needs_no_network_and_reads_in_the_dark() -> None:
