@@ -76,6 +76,7 @@ def main() -> None:
                         measure(site, system, fault, rounds=rounds, patience=flags.patience)
                     except (AssertionError, ClusterError, DeadlineError) as error:
                         broken.append(f"{fault.name}, {system.name}: {str(error).splitlines()[0]}")
+                        print(f"  {broken[-1]}", flush=True)
     finally:
         if ours:
             kube.down()

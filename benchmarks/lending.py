@@ -85,6 +85,7 @@ def main() -> None:
             measure(arm, schedule, arrivals, flags.seconds, flags.node_seconds).keep(OUT)
         except (NeverTrainedError, NeverServedError) as error:
             broken.append(f"{arm.name}: {error}")
+            print(f"  {broken[-1]}", flush=True)
     report(last_measured(OUT, Measured), [f"Requests: {flags.requests.name}, {SERVICE}.", *broken])
 
 
