@@ -50,7 +50,7 @@ $(TORCH_STAMP):
 demo: $(if $(filter torch,$(ENGINE)),$(TORCH_STAMP),$(DEMO_STAMP))  ## train beside a made-up inference load on this machine; ends with a report and a picture
 	$(BIN)/hvd-elastic demo --engine $(ENGINE)
 
-test: $(STAMP)  ## all that needs no process, and each capability once with real ones: six minutes at most on two cores
+test: $(STAMP)  ## all that needs no process, and each capability once with real ones: nine minutes on two cores
 	$(BIN)/python -m tests.runner.suite quick
 
 test-process: $(STAMP)  ## the rest that needs no cluster, GPU or image: real launchers, workers and pods; every property in earnest

@@ -51,7 +51,7 @@ EACH: Final = 2.8
 RESERVE_AIM: Final = 0.5
 """Seconds of p99 above idle GPUs, with a reserve."""
 LENT_AIM: Final = 1.3
-"""Without: what one preemption costs beyond an idle GPU (1.0 s, docs/performance.md), and 0.3 s."""
+"""Without: the 1.0 s that one preemption cost beyond an idle GPU when this was promised, and 0.3 s."""
 TRAINING_AIM: Final = 0.95
 
 
@@ -160,7 +160,7 @@ def table(measured: Sequence[Measured], notes: Sequence[str]) -> Table:
             for one in measured
             for waits in [InferenceRecord(one.waits).waiting()]
         ],
-        note=" ".join(notes),
+        note="\n".join(notes),
     )
 
 

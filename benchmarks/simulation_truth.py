@@ -2,9 +2,9 @@
 
     python -m benchmarks.simulation_truth
 
-Simulated are the same inference pods, with the stalls of benchmarks/cluster.py, none of which comes from these runs,
-and with the step times of the run itself, because they are the job's and not the simulator's. Aims: goodput within 5%,
-inference waiting p99 within 20%.
+Simulated are the same inference pods, with the stalls of `benchmarks.cluster` and `benchmarks.bursts`, so none comes
+from these runs, and with the step times of the run itself, because they are the job's and not the simulator's. Aims:
+goodput within 5%, inference waiting p99 within 20%.
 """
 
 import argparse

@@ -51,7 +51,7 @@ def keep(folder: Path, name: str, part: "DataclassInstance") -> None:
 
 def measured_of(product: str, folder: Path, read: Callable[..., Part]) -> list[Part]:
     """The parts of a product. `read` makes one of its fields, as JSON has them."""
-    return [read(**file.fields) for file in _files(folder) if file.product == product]
+    return _parts(_files(folder), product, read)
 
 
 def last_measured(folder: Path, read: Callable[..., Part]) -> Measurements[Part]:
@@ -62,7 +62,7 @@ def last_measured(folder: Path, read: Callable[..., Part]) -> Measurements[Part]
         product=last.product,
         machine=last.machine,
         written=last.written,
-        parts=measured_of(last.product, folder, read),
+        parts=_parts(files, last.product, read),
         left_out=[f"left out, of another product: {file.name}" for file in files if file.product != last.product],
     )
 
@@ -86,6 +86,10 @@ class _File:
             written=fields.pop("written", 0.0),
             fields=fields,
         )
+
+
+def _parts(files: Sequence[_File], product: str, read: Callable[..., Part]) -> list[Part]:
+    return [read(**file.fields) for file in files if file.product == product]
 
 
 def _files(folder: Path) -> list[_File]:
