@@ -91,15 +91,17 @@ def slow_to_leave_lost_node(job: LintedJob) -> Iterator[Violation]:
     tolerations = job.worker.pod.spec.get("tolerations")
     if not job.elastic or not job.worker.pod.main.view.exists:
         return
-    missing = [taint for taint in _LOST_NODE_TAINTS if not any(_tolerates(t, taint) for t in tolerations.items())]
-    for entry in tolerations.items():
-        seconds = entry.get("tolerationSeconds")
-        if any(_tolerates(entry, taint) for taint in _LOST_NODE_TAINTS) and not _is_short(seconds):
+    # Of all tolerations of a taint the first one counts: GetMatchingTolerations in Kubernetes' component-helpers.
+    entries = list(tolerations.items())
+    first = {taint: next((entry for entry in entries if _tolerates(entry, taint)), None) for taint in _LOST_NODE_TAINTS}
+    for entry in entries:
+        taints = [taint for taint in _LOST_NODE_TAINTS if first[taint] is entry]
+        if taints and not _is_short(entry.get("tolerationSeconds")):
             message = "stays on a lost node for longer than two minutes"
-            yield violation(entry, message, SetValue(seconds.path, _SECONDS), choice=True)
-    if missing:
+            yield violation(entry, message, _shorten(tolerations, entry, taints), choice=True)
+    if missing := [taint for taint, entry in first.items() if entry is None]:
         message = f"stays on a lost node for 300 s: no toleration with tolerationSeconds for {' and '.join(missing)}"
-        yield violation(tolerations, message, *_tolerate(tolerations, missing))
+        yield violation(tolerations, message, _tolerate(tolerations, missing))
 
 
 def _tolerates(toleration: ManifestView, taint: str) -> bool:
@@ -112,13 +114,23 @@ def _is_short(seconds: ManifestView) -> bool:
     return seconds.number is not None and seconds.number <= _LONGEST_SECONDS
 
 
-def _tolerate(tolerations: ManifestView, taints: list[str]) -> tuple[ManifestEdit, ...]:
-    entries = tuple(
+def _shorten(tolerations: ManifestView, entry: ManifestView, taints: list[str]) -> ManifestEdit:
+    """One without an effect may have no tolerationSeconds, and tolerates more than lost nodes: it stays as it is."""
+    if entry.get("effect").value == "NoExecute":
+        return SetValue(entry.get("tolerationSeconds").path, _SECONDS)
+    return InsertItems(tolerations.path, 0, _bounded(taints))
+
+
+def _tolerate(tolerations: ManifestView, taints: list[str]) -> ManifestEdit:
+    if isinstance(tolerations.value, list):
+        return InsertItems(tolerations.path, len(tolerations.value), _bounded(taints))
+    return SetValue(tolerations.path, list(_bounded(taints)))
+
+
+def _bounded(taints: list[str]) -> tuple[dict[str, object], ...]:
+    return tuple(
         {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _SECONDS} for taint in taints
     )
-    if isinstance(tolerations.value, list):
-        return (InsertItems(tolerations.path, len(tolerations.value), entries),)
-    return (SetValue(tolerations.path, list(entries)),)
 
 
 @rule(

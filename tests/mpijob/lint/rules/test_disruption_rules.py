@@ -87,3 +87,28 @@ metadata: {name: NAME}
     beside = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a-b-scripts}\n"
     read, _ = lint.read(stream.replace("NAME", "a") + stream.replace("NAME", "a-b") + beside)
     assert [found.value for found in findings("HE610", read)] == ["a-b"]
+
+
+SHORT = [
+    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+    for taint in ("not-ready", "unreachable")
+]
+EVERYTHING: dict[str, Any] = {"operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "fixed"),
+    [
+        ([EVERYTHING], [*SHORT, EVERYTHING]),  # with tolerationSeconds no pod may have it: HE922
+        ([EVERYTHING | {"effect": "NoExecute"}], [EVERYTHING | {"effect": "NoExecute", "tolerationSeconds": 30}]),
+        ([SHORT[0], EVERYTHING], [SHORT[1], SHORT[0], EVERYTHING]),
+        ([*SHORT, EVERYTHING], [*SHORT, EVERYTHING]),  # the first that tolerates a taint counts
+        ([SHORT[0]], SHORT),
+    ],
+)
+def test_a_lost_node_is_left_soon_and_other_taints_are_tolerated_as_before(tolerations: Any, fixed: Any) -> None:
+    documents = changed(ManifestPart.WORKER_POD, {"spec": {"tolerations": tolerations}})
+    after, _ = lint.fix(documents, lint.select_rules(["HE602", "HE922"]))
+    job: Any = after[-1].value
+    assert job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["tolerations"] == fixed
+    assert findings("HE602", after) == findings("HE922", after) == []
