@@ -28,13 +28,13 @@ def kueue_with_queues(
 
     `floor`: GPUs, of all, that are training's own.
     """
-    machine = site.local()
+    manager = kueue.manager(version)
     try:
-        kueue.start(machine, version)
+        manager.start(site.local())
         site.kubectl.apply(_cluster_queues(QueueGpus(serving=gpus - floor, training=floor), version))
         yield
     finally:
-        kueue.stop(machine, version)
+        manager.stop(site.local())
 
 
 def open_queues(kubectl: Kubectl, version: str = gomodules.VERSIONS["kueue"][0]) -> None:
