@@ -56,7 +56,8 @@ def tolerations(spec: JobSpec, role: Role) -> list[Manifest]:
     """`tolerations` of a pod.
 
     Only workers tolerate the taints of spot nodes and GPU nodes, because the launcher must outlive a spot node. Both
-    tolerate a lost node for `lost_node` seconds.
+    tolerate a lost node for `lost_node` seconds, also beside one that tolerates every taint for ever: of all that
+    tolerate a taint the first counts (Kubernetes' component-helpers, GetMatchingTolerations).
     """
     lost = [
         {**tolerated(f"node.kubernetes.io/{state}", effect="NoExecute"), "tolerationSeconds": spec.lost_node}
@@ -66,7 +67,9 @@ def tolerations(spec: JobSpec, role: Role) -> list[Manifest]:
         return lost
     spot = [] if spec.capacity is Capacity.ON_DEMAND else list(NODES[spec.cloud].spot_tolerations)
     gpu = [tolerated(taint) for taint in spec.accelerator.taints] if spec.workers.gpus else []
-    return [*deepcopy(spot), *gpu, *map(_toleration, spec.tolerations), *lost]
+    named = [_toleration(each) for each in spec.tolerations if each.key is not None]
+    every_taint = [_toleration(each) for each in spec.tolerations if each.key is None]
+    return [*deepcopy(spot), *gpu, *named, *lost, *every_taint]
 
 
 def _toleration(taint: Toleration) -> Manifest:

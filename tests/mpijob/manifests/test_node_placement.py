@@ -93,19 +93,30 @@ def test_tolerations_in_kubernetes_own_form_are_taken_as_they_are() -> None:
     pasted = [
         {"key": "dedicated", "operator": "Equal", "value": "a", "effect": "NoExecute", "tolerationSeconds": 60},
         {"key": "pool", "operator": "Exists", "effect": "NoSchedule"},
-        {"operator": "Exists"},
         {"key": "empty", "operator": "Equal", "value": ""},
     ]
     _, worker = pods(job(tolerations=pasted))
     assert worker["tolerations"][: len(pasted)] == pasted
 
 
-def test_a_lost_node_is_given_up_after_a_set_time() -> None:
-    for pod in pods(job(lost_node=45)):
-        lost = {
-            taint["key"]: taint["tolerationSeconds"] for taint in pod["tolerations"] if "tolerationSeconds" in taint
-        }
-        assert lost == {"node.kubernetes.io/not-ready": 45, "node.kubernetes.io/unreachable": 45}
+EVERY_TAINT = {"operator": "Exists"}
+LOST = [f"node.kubernetes.io/{state}" for state in ("not-ready", "unreachable")]
+
+
+@pytest.mark.parametrize("own", [[], [EVERY_TAINT]])
+def test_a_lost_node_is_given_up_after_a_set_time(own: list[dict[str, str]]) -> None:
+    """Of all that tolerate a taint the first counts."""
+    for pod in pods(job(lost_node=45, tolerations=own)):
+        for taint in LOST:
+            first = next(each for each in pod["tolerations"] if each.get("key", taint) == taint)
+            assert first["tolerationSeconds"] == 45
+
+
+def test_whoever_names_a_lost_nodes_taint_says_himself_how_long_he_stays() -> None:
+    own = {"key": LOST[0], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}
+    _, worker = pods(job(tolerations=[own, EVERY_TAINT]))
+    assert worker["tolerations"].index(own) == 0
+    assert worker["tolerations"][-1] == EVERY_TAINT
 
 
 @pytest.mark.parametrize("cloud", list(Cloud))
