@@ -12,7 +12,7 @@ from testbed.kube import addons, gomodules
 from testbed.kube.cluster import Cluster
 from testbed.kube.controller_manager import ControllerManager
 
-NAMESPACE: Final = "kubeflow-system"
+_NAMESPACE: Final = "kubeflow-system"
 _CERTIFICATES: Final = Path("/tmp/k8s-webhook-server/serving-certs")
 """Where controller-runtime looks for a certificate."""
 
@@ -36,7 +36,7 @@ def _managers() -> list[ControllerManager]:
     return [
         ControllerManager(
             name="jobset",
-            namespace=NAMESPACE,
+            namespace=_NAMESPACE,
             account="jobset",
             program=jobset / "jobset",
             configuration={
@@ -51,7 +51,7 @@ def _managers() -> list[ControllerManager]:
         ),
         ControllerManager(
             name="kubeflow-trainer",
-            namespace=NAMESPACE,
+            namespace=_NAMESPACE,
             account="kubeflow-trainer",
             program=trainer / "trainer-controller-manager",
             configuration={
@@ -69,4 +69,4 @@ def _managers() -> list[ControllerManager]:
 
 def _roles(name: str, role: Path) -> list[dict[str, Any]]:
     named = yaml.safe_load(role.read_text()) | {"metadata": {"name": name}}
-    return [named, addons.binding(NAMESPACE, name, name)]
+    return [named, addons.binding(_NAMESPACE, name, name)]

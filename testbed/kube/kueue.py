@@ -9,7 +9,7 @@ import yaml
 from testbed.kube import addons, gomodules
 from testbed.kube.controller_manager import ControllerManager
 
-NAMESPACE: Final = "kueue-system"
+_NAMESPACE: Final = "kueue-system"
 _ACCOUNT: Final = "kueue-controller-manager"
 _FRAMEWORKS: Final = ("kubeflow.org/mpijob", "pod", "deployment")
 _KINDS: Final = ("mpijob", "pod", "deployment", "clusterqueue", "cohort", "resourceflavor", "workload")
@@ -25,15 +25,14 @@ def manager(version: str) -> ControllerManager:
     delivered = yaml.safe_load((components / "manager" / "controller_manager_config.yaml").read_text())
     return ControllerManager(
         name="kueue",
-        namespace=NAMESPACE,
+        namespace=_NAMESPACE,
         account=_ACCOUNT,
         program=built / "kueue",
-        flags=[
-            "--feature-gates=VisibilityOnDemand=false"
-        ],  # an API of its own, which the API server would have to reach
+        # Visibility is an API of its own, which the API server would have to reach.
+        flags=["--feature-gates=VisibilityOnDemand=false"],
         configuration={
             "apiVersion": delivered["apiVersion"],
-            "namespace": NAMESPACE,
+            "namespace": _NAMESPACE,
             "internalCertManagement": {"enable": False},
             "integrations": {"frameworks": [*_FRAMEWORKS]},
             "webhook": {"certDir": str(_CERTIFICATES)},
@@ -52,9 +51,9 @@ def _roles(folder: Path) -> Iterator[dict[str, Any]]:
         role = yaml.safe_load(file.read_text())
         name = f"kueue-{role['metadata']['name']}"
         role["metadata"] = {"name": name}
-        binding = addons.binding(NAMESPACE, _ACCOUNT, name)
+        binding = addons.binding(_NAMESPACE, _ACCOUNT, name)
         if role["kind"] == "Role":
-            role["metadata"]["namespace"] = binding["metadata"]["namespace"] = NAMESPACE
+            role["metadata"]["namespace"] = binding["metadata"]["namespace"] = _NAMESPACE
             binding["kind"], binding["roleRef"]["kind"] = "RoleBinding", "Role"
         yield role
         yield binding

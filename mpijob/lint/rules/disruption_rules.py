@@ -91,8 +91,8 @@ def slow_to_leave_lost_node(job: LintedJob) -> Iterator[Violation]:
     tolerations = job.worker.pod.spec.get("tolerations")
     if not job.elastic or not job.worker.pod.main.view.exists:
         return
-    # Of all tolerations of a taint the first one counts: GetMatchingTolerations in Kubernetes' component-helpers.
     entries = list(tolerations.items())
+    # Of all that tolerate a taint the first counts (Kubernetes' component-helpers, GetMatchingTolerations).
     first = {taint: next((entry for entry in entries if _tolerates(entry, taint)), None) for taint in _LOST_NODE_TAINTS}
     for entry in entries:
         taints = [taint for taint in _LOST_NODE_TAINTS if first[taint] is entry]

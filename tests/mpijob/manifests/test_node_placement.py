@@ -107,6 +107,10 @@ LOST = [f"node.kubernetes.io/{state}" for state in ("not-ready", "unreachable")]
 def test_a_lost_node_is_given_up_after_a_set_time(own: list[dict[str, str]]) -> None:
     """Of all that tolerate a taint the first counts."""
     for pod in pods(job(lost_node=45, tolerations=own)):
+        lost = {
+            taint["key"]: taint["tolerationSeconds"] for taint in pod["tolerations"] if "tolerationSeconds" in taint
+        }
+        assert lost == dict.fromkeys(LOST, 45)
         for taint in LOST:
             first = next(each for each in pod["tolerations"] if each.get("key", taint) == taint)
             assert first["tolerationSeconds"] == 45
